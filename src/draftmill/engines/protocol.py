@@ -1,0 +1,90 @@
+"""The one protocol of all engines: token ids in, token ids out."""
+
+from typing import Protocol
+
+import msgspec
+
+from draftmill.recipe import Sampling
+from draftmill.records import Finish
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One generation to make. Everything that shapes the answer is here, so that nothing is left to a server's default.
+
+    ``limit`` is the most tokens to generate; ``stop_ids`` end the answer and stay in it; ``tag`` names the request at
+    the server, for an abort.
+    """
+
+    prompt_ids: list[int]
+    limit: int
+    sampling: Sampling
+    stop_ids: tuple[int, ...]
+    tag: str
+    seed: int | None = None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What the server said, untouched: ``output_ids`` and every count are the server's own."""
+
+    output_ids: list[int]
+    prompt_tokens: int
+    completion_tokens: int
+    finish: Finish
+    matched_stop: int | None = None
+    cached_tokens: int | None = None
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a server says of itself; None where it does not say.
+
+    ``context`` is the most tokens of one request, prompt and answer together; ``max_prompt`` the most of its prompt
+    alone, where the server sets a lower bound for that; ``kv_tokens`` the size of its KV cache.
+    """
+
+    kind: str
+    name: str
+    version: str | None = None
+    model: str | None = None
+    weights: str | None = None
+    vocab_size: int | None = None
+    context: int | None = None
+    max_prompt: int | None = None
+    slots: int | None = None
+    kv_tokens: int | None = None
+    kv_dtype: str | None = None
+
+
+class Load(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a server is doing now; None where it does not say. ``kv_used`` and ``kv_total`` are tokens,
+    ``generation_rate`` tokens a second, ``preemptions`` (or retractions) a count since the server's start."""
+
+    running: int
+    queued: int
+    kv_used: int | None = None
+    kv_total: int | None = None
+    generation_rate: float | None = None
+    preemptions: int | None = None
+
+
+class Engine(Protocol):
+    """One inference server. Every method raises an EngineError subclass and nothing else."""
+
+    name: str
+
+    async def identify(self) -> Identity:
+        """Ask the server what it is."""
+
+    async def generate(self, request: Request) -> Reply:
+        """Generate one answer. Waits as long as the server takes: time in its queue is no timeout."""
+
+    async def load(self) -> Load:
+        """Ask the server what it is doing."""
+
+    async def score(self, ids: list[int], start: int) -> list[float]:
+        """Log-probabilities of ``ids[start:]``, each given all ids before it. ``start`` is at least 1."""
+
+    async def tokenize(self, text: str) -> list[int] | None:
+        """The server's own ids for a text, special tokens parsed, none added; None where it has no such call."""
+
+    async def close(self) -> None:
+        """Release the connection, and the server where this engine started it."""

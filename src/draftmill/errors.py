@@ -1,0 +1,70 @@
+"""One flat family of errors, named by the boundary that a failure crossed.
+
+A message is one sentence for a person and names file, line and field where they exist. ``advice`` says what to do
+next. Neither ever holds a secret: API keys are not put into messages anywhere.
+"""
+
+
+class DraftmillError(Exception):
+    """The base of all errors that are told to the user without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+class RecipeError(DraftmillError):
+    """The recipe or an override of it is wrong: ``faults`` holds every fault found, one line each."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, faults: list[str], advice: str = "") -> None:
+        super().__init__(message, advice)
+        self.faults = faults
+
+
+class SourceError(DraftmillError):
+    """A dataset as a whole cannot be read: missing, unknown format, no readable row."""
+
+
+class RenderError(DraftmillError):
+    """The tokenizer or its chat template cannot be used, or not for this conversation."""
+
+
+class StorageError(DraftmillError):
+    """A file of the run could not be written, synced or trusted."""
+
+
+class LockedError(StorageError):
+    """Another process holds the run."""
+
+
+class RunError(DraftmillError):
+    """The run is refused or stopped as a whole: settings changed, engines that do not fit together."""
+
+
+class EngineError(DraftmillError):
+    """A call to an engine failed. The subclasses are the paths that a failure can take (rule 7 of the design)."""
+
+
+class CapacityFault(EngineError):
+    """The engine is full (429, queue full, retraction): fewer at once, no attempt is counted."""
+
+
+class TransportFault(EngineError):
+    """Reset, 5xx, engine gone: retried with backoff on whichever engine lives."""
+
+
+class PromptFault(EngineError):
+    """The engine refuses this very prompt (too long, invalid ids): an error row at once, never retried."""
+
+
+class SetupFault(EngineError):
+    """401, 404, unknown sampling key, any other 4xx: the engine is paused and the person told; no prompt is blamed."""
+
+
+class ReplyFault(EngineError):
+    """A reply that contradicts the request (counts, ids, finish reason): set aside with its evidence."""

@@ -1,0 +1,116 @@
+"""The data that flows through the mill: conversation, prompt, completion, failure, row.
+
+Every type here is a msgspec struct, and each of those that stand in a run's files (prompts, journal, errors, rows)
+is one JSON line there, field for field. Lists of ids are token ids of the target's vocabulary.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+Message = dict[str, Any]  # one OpenAI chat message: role, content, and where they apply tool_calls, tool_call_id, name
+Tool = dict[str, Any]  # one OpenAI tool: {"type": "function", "function": {name, description, parameters}}
+
+
+class Where(msgspec.Struct, frozen=True):
+    """The place of one source row: a file (or hub dataset) and its line (or row), counted from 1."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """One prompt in the OpenAI schema: ends with the last user or tool message, with no answer after it."""
+
+    messages: list[Message]
+    tools: list[Tool] | None = None
+
+
+class SourceRow(msgspec.Struct, frozen=True):
+    """A row of a dataset that could be read."""
+
+    where: Where
+    conversation: Conversation
+
+
+class UnreadRow(msgspec.Struct, frozen=True):
+    """A row of a dataset that could not be read, and why: data, never a crash."""
+
+    where: Where
+    reason: str
+
+
+class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One generation to make: a line of ``prompts.jsonl``.
+
+    ``id`` is a content hash (dataset, canonical conversation, occurrence); ``position`` is the conversation's rank in
+    its dataset's order, from 0; ``turn`` counts the generations inside one conversation, from 0.
+    """
+
+    id: str
+    position: int
+    lane: str
+    messages: list[Message]
+    prompt_ids: list[int]
+    tools: list[Tool] | None = None
+    where: str = ""
+    turn: int = 0
+
+
+class Finish(StrEnum):
+    """How a generation ended. ``stop``: its last id is a stop id. ``length``: the token limit cut it."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the engine returned for one prompt: a line of the journal.
+
+    ``output_ids`` holds every generated id, a stop token included; ``limit`` is the token limit that was sent;
+    ``matched_stop`` the id that ended it; ``seconds`` the wall time of the call that answered, queueing included.
+    """
+
+    id: str
+    position: int
+    turn: int
+    output_ids: list[int]
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: Finish
+    matched_stop: int | None
+    cached_tokens: int | None
+    seconds: float
+    engine: str
+    limit: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A prompt that could not be generated: a line of ``errors.jsonl``. ``kind`` names the fault."""
+
+    id: str
+    position: int
+    turn: int
+    kind: str
+    reason: str
+    attempts: int
+    engine: str | None
+    where: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One training example. ``loss_mask`` has the length of ``input_ids``: 0 on the prompt, 1 on what was generated."""
+
+    input_ids: list[int]
+    loss_mask: list[int]
+    id: str
+    position: int
+    turn: int
+    dataset: str
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: Finish
