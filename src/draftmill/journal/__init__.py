@@ -1,0 +1,1 @@
+"""Durable append, torn-tail repair, resume scan, lock: the only room that writes a run's lines."""

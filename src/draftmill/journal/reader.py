@@ -1,0 +1,61 @@
+"""Read the journal of one dataset: what stands in it, line by line, without holding the ids."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from draftmill.errors import StorageError
+from draftmill.records import Completion, Finish
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One journal line without its ids: what a resume and the accounting need. ``offset`` is where the line starts."""
+
+    id: str
+    position: int
+    turn: int
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: Finish
+    limit: int
+    offset: int = 0
+
+
+class UnknownLine(msgspec.Struct, frozen=True):
+    """A line in a shape that is not known: counted and told, never taken for zero."""
+
+    line: int
+    reason: str
+
+
+_entry = msgspec.json.Decoder(Entry)
+_completion = msgspec.json.Decoder(Completion)
+encode = msgspec.json.Encoder().encode
+
+
+def scan(path: Path) -> Iterator[Entry | UnknownLine]:
+    """Every whole line of a journal, in file order. A torn last line is left out: the writer repairs it."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        offset = 0
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield msgspec.structs.replace(_entry.decode(line), offset=offset)
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                yield UnknownLine(number, str(error))
+            offset += len(line)
+
+
+def completion_at(file: IO[bytes], offset: int) -> Completion:
+    """The completion whose line starts at ``offset`` of an open journal."""
+    file.seek(offset)
+    line = file.readline()
+    try:
+        return _completion.decode(line)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StorageError(f"{file.name}: no completion at byte {offset}: {error}") from None
