@@ -48,7 +48,8 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """One generation to make: a line of ``prompts.jsonl``.
 
     ``id`` is a content hash (dataset, canonical conversation, occurrence); ``position`` is the conversation's rank in
-    its dataset's order, from 0; ``turn`` counts the generations inside one conversation, from 0.
+    its dataset's order, from 0; ``turn`` counts the generations inside one conversation, from 0. ``where`` is the
+    source row. A conversation that the template refuses has a ``fault`` and no ids.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: list[Tool] | None = None
     where: str = ""
     turn: int = 0
+    fault: str = ""
 
 
 class Finish(StrEnum):

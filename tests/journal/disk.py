@@ -60,7 +60,7 @@ class ForgetfulDisk:
         return len(self.live[path]) - len(self.durable.get(path, b""))
 
     def crash(self, keep: int = 0, fill: bytes = b"") -> None:
-        """Power off. ``fill`` puts that in place of the lost bytes (a file system that grew the file before its data)."""
+        """Power off. ``fill`` stands in place of the lost bytes (a file system that grew the file before its data)."""
         self._open.clear()
         for path in list(self.live):
             if path not in self.named:

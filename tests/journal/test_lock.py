@@ -8,7 +8,13 @@ import pytest
 from draftmill.errors import LockedError
 from draftmill.journal.lock import locked
 
-HOLD = "import sys, pathlib; from draftmill.journal.lock import locked\nwith locked(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+HOLD = """
+import pathlib, sys
+from draftmill.journal.lock import locked
+with locked(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_the_second_is_told_who_holds_it_and_a_killed_holder_frees_it(tmp_path: Path) -> None:

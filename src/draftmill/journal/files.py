@@ -59,7 +59,7 @@ SYSTEM = SystemFiles()
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``: written by the caller, then synced and put in its place, whole or not at all."""
+    """A temporary path beside ``path``: the caller writes it, then it is synced and takes its place, whole or not."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

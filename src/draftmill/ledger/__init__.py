@@ -1,0 +1,1 @@
+"""What counts: order, budget cut, the state of every position, rows. Pure functions over prompts and journal."""

@@ -1,0 +1,170 @@
+"""The standing of one dataset: in which state every position is, and what of it counts.
+
+Every position is in exactly one state, and the states add up to the positions (rule 2 of the design). Which positions
+count is decided by order and budget alone: the shortest prefix of the order that reaches the budget (rule 4).
+"""
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from draftmill.errors import StorageError
+from draftmill.journal.prompts import read_ids
+from draftmill.journal.reader import Entry, UnknownLine, scan
+from draftmill.ledger.order import ID_BYTES
+from draftmill.records import Failure
+
+_OWED, _DONE, _FAILED = range(3)
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many positions are in each state, and how many tokens the counting ones hold."""
+
+    positions: int
+    counting: int
+    surplus: int
+    passed_through: int
+    error: int
+    owed: int
+    not_needed: int
+    counting_tokens: int
+
+    def adds_up(self) -> bool:
+        """Whether every position is in exactly one state."""
+        states = (self.counting, self.surplus, self.passed_through, self.error, self.owed, self.not_needed)
+        return sum(states) == self.positions
+
+
+class Standing:
+    """What is known of every position of one dataset; about 33 bytes a position.
+
+    ``unknown_lines`` are journal lines in a shape that is not known; ``strays`` are whole lines that belong to no
+    position of this dataset, or to one that already has its line.
+    """
+
+    def __init__(self, ids: bytes, samples: int | None = None, budget: int | None = None) -> None:
+        self._ids = ids
+        self.positions = len(ids) // ID_BYTES
+        self.samples = samples
+        self.budget = budget
+        self._states = bytearray(self.positions)
+        self._tokens = array("I", bytes(4 * self.positions))
+        self._offsets = array("q", bytes(8 * self.positions))
+        self.unknown_lines: list[UnknownLine] = []
+        self.strays = 0
+
+    def done(self, entry: Entry) -> bool:
+        """Take in a journaled completion. False where it does not belong here or its position has one already."""
+        position = entry.position
+        if not self._holds(entry.id, position) or self._states[position] == _DONE:
+            self.strays += 1
+            return False
+        self._states[position] = _DONE
+        self._tokens[position] = entry.completion_tokens
+        self._offsets[position] = entry.offset
+        return True
+
+    def failed(self, failure: Failure) -> None:
+        """Take in an error row; a completion of the same position overrides it."""
+        if self._holds(failure.id, failure.position) and self._states[failure.position] == _OWED:
+            self._states[failure.position] = _FAILED
+
+    def is_owed(self, position: int) -> bool:
+        return self._states[position] == _OWED
+
+    def is_done(self, position: int) -> bool:
+        return self._states[position] == _DONE
+
+    def tokens(self, position: int) -> int:
+        """Generated tokens of a completed position, 0 of any other."""
+        return self._tokens[position]
+
+    @property
+    def needed(self) -> int:
+        """How many positions ``samples`` leaves."""
+        return min(self.positions, self.samples or self.positions)
+
+    def cut(self) -> int:
+        """The first position that does not count.
+
+        While positions before it are owed this is an upper bound: their answers can only move it down.
+        """
+        if self.budget is None:
+            return self.needed
+        total = 0
+        for position in range(self.needed):
+            if total >= self.budget:
+                return position
+            total += self._tokens[position]
+        return self.needed
+
+    def counting(self) -> Iterator[tuple[int, int]]:
+        """(position, journal offset) of every counting completion, in position order."""
+        for position in range(self.cut()):
+            if self._states[position] == _DONE:
+                yield position, self._offsets[position]
+
+    def tally(self) -> Tally:
+        cut = self.cut()
+        before, after = self._states[:cut], self._states[cut:]
+        return Tally(
+            positions=self.positions,
+            counting=before.count(_DONE),
+            surplus=after.count(_DONE),
+            passed_through=0,
+            error=self._states.count(_FAILED),
+            owed=before.count(_OWED),
+            not_needed=after.count(_OWED),
+            counting_tokens=sum(self._tokens[:cut]),
+        )
+
+    def exhausted(self) -> bool:
+        """Whether every position is settled and the budget is still not reached."""
+        tally = self.tally()
+        return self.budget is not None and tally.owed == 0 and tally.counting_tokens < self.budget
+
+    def _holds(self, id: str, position: int) -> bool:
+        own = self._ids[position * ID_BYTES : (position + 1) * ID_BYTES] if 0 <= position < self.positions else b""
+        return own.hex() == id
+
+
+def load_standing(
+    prompts: Path,
+    journal: Path,
+    errors: Path,
+    *,
+    samples: int | None = None,
+    budget: int | None = None,
+    retry_errors: bool = False,
+) -> Standing:
+    """Work out a dataset's standing from its files."""
+    ids = bytearray()
+    for number, prompt in enumerate(read_ids(prompts)):
+        if prompt.position != number:
+            raise StorageError(f"{prompts}:{number + 1}: position {prompt.position} stands where {number} belongs")
+        ids += bytes.fromhex(prompt.id)
+    standing = Standing(bytes(ids), samples, budget)
+    for entry in scan(journal):
+        if isinstance(entry, UnknownLine):
+            standing.unknown_lines.append(entry)
+        else:
+            standing.done(entry)
+    if not retry_errors:
+        for failure in read_failures(errors):
+            standing.failed(failure)
+    return standing
+
+
+def read_failures(path: Path) -> Iterator[Failure]:
+    """Every error row of a dataset; a line that is none is skipped, since its position is then owed again."""
+    if not path.exists():
+        return
+    decoder = msgspec.json.Decoder(Failure)
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                yield decoder.decode(line)
+            except (msgspec.DecodeError, msgspec.ValidationError):
+                continue

@@ -1,0 +1,75 @@
+"""The chat template: conversations → the text that the serving stack would tokenize, and the ids that end a turn."""
+
+import hashlib
+from datetime import datetime
+from typing import Any
+
+from draftmill.errors import RenderError
+from draftmill.records import Conversation
+from draftmill.render.tokenizer import Tokenizer
+
+_PROBE = "zqxprobe"  # an answer whose end is easy to find in a rendered conversation
+
+
+class ChatTemplate:
+    """A tokenizer's own chat template, rendered by transformers as SGLang and vLLM do.
+
+    ``date`` (ISO) is what a template that inserts today's date gets, so that a run renders the same tomorrow.
+    ``stop_ids`` are the model's end-of-sequence ids and the template's end-of-turn id.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, date: str) -> None:
+        self._tokenizer = tokenizer
+        if not tokenizer.inner.chat_template:
+            raise RenderError(
+                f"the tokenizer {tokenizer.inner.name_or_path or ''!r} has no chat template",
+                "use an instruction-tuned model, or put its chat_template.jinja beside the tokenizer",
+            )
+        self._freeze(datetime.fromisoformat(date))
+        self.stop_ids = tuple(dict.fromkeys([*tokenizer.stop_ids, *self._turn_end()]))
+        if not self.stop_ids:
+            raise RenderError(
+                "neither the model's files nor its chat template name a token that ends an answer",
+                "add eos_token_id to the model's generation_config.json",
+            )
+
+    def text(self, conversation: Conversation, arguments: dict[str, Any]) -> str:
+        """The prompt's text, ending where the answer begins. Raises RenderError with the template's own words."""
+        return self._render(conversation.messages, conversation.tools, arguments, True)
+
+    def digest(self) -> str:
+        """SHA-256 of the template's source (of all its variants, where it has several)."""
+        return hashlib.sha256(repr(self._tokenizer.inner.chat_template).encode()).hexdigest()
+
+    def _render(self, messages: Any, tools: Any, arguments: dict[str, Any], prompt: bool) -> str:
+        try:
+            text: str = self._tokenizer.inner.apply_chat_template(
+                messages, tools=tools, add_generation_prompt=prompt, tokenize=False, **arguments
+            )
+        except Exception as error:  # a template may raise anything, from its own raise_exception to a TypeError
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise RenderError(f"the chat template refuses this conversation: {first}") from error
+        return text
+
+    def _turn_end(self) -> list[int]:
+        """The first special token behind an answer in a rendered conversation."""
+        messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _PROBE}]
+        try:
+            text = self._render(messages, None, {}, False)
+        except RenderError:
+            return []  # a template that cannot render a finished turn has no end of turn to tell
+        (ids,) = self._tokenizer.encode([text.rpartition(_PROBE)[2]])
+        special = set(self._tokenizer.special.values())
+        return [i for i in ids if i in special][:1]
+
+    def _freeze(self, date: datetime) -> None:
+        """Fix ``strftime_now``, the function with which templates ask for today."""
+        source = self._tokenizer.inner.chat_template
+        sources = list(source.values()) if isinstance(source, dict) else [source]
+        for template in sources:
+            if "strftime_now" not in template:
+                continue
+            from transformers.utils import chat_template_utils
+
+            compiled = chat_template_utils._compile_jinja_template(template)
+            compiled.environment.globals["strftime_now"] = date.strftime

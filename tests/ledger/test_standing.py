@@ -1,0 +1,91 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftmill.journal.reader import Entry
+from draftmill.ledger.order import conversation_id
+from draftmill.ledger.standing import Standing
+from draftmill.records import Failure, Finish
+
+IDS = [conversation_id("b", b"%d" % i, 0) for i in range(40)]
+
+
+def entry(position: int, tokens: int, id: str | None = None) -> Entry:
+    return Entry(id or IDS[position], position, 0, 5, tokens, Finish.STOP, 64, offset=position * 10)
+
+
+def failure(position: int) -> Failure:
+    return Failure(IDS[position], position, 0, "prompt", "too long", 1, None, "f:1")
+
+
+def standing(positions: int, samples: int | None = None, budget: int | None = None) -> Standing:
+    return Standing(bytes.fromhex("".join(IDS[:positions])), samples, budget)
+
+
+def test_the_shortest_prefix_that_reaches_the_budget_counts() -> None:
+    dataset = standing(6, budget=100)
+    for position, tokens in ((0, 60), (1, 30), (2, 10), (3, 500), (5, 7)):
+        dataset.done(entry(position, tokens))
+    tally = dataset.tally()
+    assert dataset.cut() == 3
+    assert list(dataset.counting()) == [(0, 0), (1, 10), (2, 20)]
+    assert (tally.counting, tally.surplus, tally.owed, tally.not_needed) == (3, 2, 0, 1)
+    assert tally.counting_tokens == 100 and not dataset.exhausted()
+
+
+def test_an_answer_that_is_still_owed_can_only_move_the_cut_down() -> None:
+    dataset = standing(4, budget=100)
+    dataset.done(entry(1, 60))
+    dataset.done(entry(2, 60))
+    assert dataset.cut() == 3 and dataset.tally().owed == 1
+    dataset.done(entry(0, 60))
+    assert dataset.cut() == 2 and dataset.tally().surplus == 1
+
+
+def test_errors_are_skipped_over_and_a_later_completion_overrides_them() -> None:
+    dataset = standing(3, budget=10)
+    dataset.failed(failure(0))
+    dataset.done(entry(1, 10))
+    assert dataset.cut() == 2 and dataset.tally().error == 1
+    dataset.done(entry(0, 10))
+    assert dataset.cut() == 1 and dataset.tally().error == 0
+    dataset.failed(failure(0))
+    assert dataset.tally().error == 0
+
+
+def test_a_second_or_foreign_line_is_a_stray() -> None:
+    dataset = standing(2)
+    assert dataset.done(entry(0, 5))
+    for line in (entry(0, 6), entry(1, 6, IDS[7]), entry(3, 6), entry(-1, 6, IDS[1])):
+        assert not dataset.done(line)
+    assert dataset.strays == 4 and dataset.tokens(0) == 5
+
+
+def test_a_dataset_that_ends_below_its_budget_is_exhausted() -> None:
+    dataset = standing(2, budget=100)
+    dataset.done(entry(0, 5))
+    assert not dataset.exhausted()
+    dataset.failed(failure(1))
+    assert dataset.exhausted()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["done", "failed", "owed"]), st.integers(0, 50)), max_size=40),
+    st.none() | st.integers(1, 45),
+    st.none() | st.integers(1, 600),
+)
+def test_every_position_is_in_exactly_one_state(
+    events: list[tuple[str, int]], samples: int | None, budget: int | None
+) -> None:
+    dataset = standing(len(events), samples, budget)
+    for position, (event, tokens) in enumerate(events):
+        if event == "done":
+            dataset.done(entry(position, tokens))
+        elif event == "failed":
+            dataset.failed(failure(position))
+    tally = dataset.tally()
+    assert tally.adds_up()
+    assert tally.counting == len(list(dataset.counting()))
+    counted = [tokens for event, tokens in events[: dataset.cut()] if event == "done"]
+    assert tally.counting_tokens == sum(counted)
+    if budget is not None and counted:
+        assert sum(counted[:-1]) < budget
