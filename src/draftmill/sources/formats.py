@@ -1,0 +1,91 @@
+"""The formats that are known, and which of them a dataset has.
+
+A new format is one module with NAME, ``recognise`` and ``read``, and one line in FORMATS.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from draftmill.errors import SourceError
+from draftmill.records import Conversation
+from draftmill.sources import messages, prompt, sharegpt, turns
+from draftmill.sources.fault import RowFault
+
+AUTO = "auto"
+
+
+class Format(Protocol):
+    """One dataset format: a module. ``column`` is the recipe's, where a dataset calls its column otherwise."""
+
+    NAME: str
+
+    def recognise(self, row: Mapping[str, Any], column: str | None = None) -> str | None:
+        """Why a row looks like this format, in words, or None."""
+
+    def read(self, row: Mapping[str, Any], column: str | None = None) -> Conversation:
+        """The row's prompt. Raises RowFault, and nothing else, if it has none."""
+
+
+FORMATS: tuple[Format, ...] = (  # the most specific first: it wins where two read equally many rows
+    messages,
+    sharegpt,
+    turns,
+    prompt,
+)
+
+
+def known() -> list[str]:
+    """The names that a recipe may use, ``auto`` first."""
+    return [AUTO, *(f.NAME for f in FORMATS)]
+
+
+def named(name: str, place: str) -> Format:
+    """The format of this name. Raises SourceError that lists the known ones."""
+    for candidate in FORMATS:
+        if name == candidate.NAME:
+            return candidate
+    close = difflib.get_close_matches(name.lower(), known(), n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise SourceError(f"{place}: unknown format {name!r}", f"{hint}the formats are {', '.join(known())}")
+
+
+def choose(name: str, rows: Sequence[dict[str, Any]], column: str | None, place: str) -> tuple[Format, str]:
+    """The format of a dataset by its first rows, and why. ``name`` is the recipe's: ``auto`` or a format.
+
+    Raises SourceError if the rows are of no known format, or if not one of them is of the format that was asked for.
+    """
+    if name != AUTO:
+        chosen = named(name, place)
+        if not any(chosen.recognise(row, column) for row in rows):
+            reason = _fault(chosen, rows[0], column)
+            raise SourceError(f"{place}: no {name} in the first {len(rows)} rows: {reason}", _advice(rows, column))
+        return chosen, f"format: {name} in the recipe"
+    scores = [(_count_read(f, rows, column), sum(bool(f.recognise(r, column)) for r in rows)) for f in FORMATS]
+    best = max(scores)
+    if not any(best):
+        raise SourceError(f"{place}: no known format in the first {len(rows)} rows", _advice(rows, column))
+    chosen = FORMATS[scores.index(best)]
+    why = next(why for row in rows if (why := chosen.recognise(row, column)))
+    return chosen, f"{why}; {best[0]} of the first {len(rows)} rows can be read so"
+
+
+def _count_read(candidate: Format, rows: Sequence[dict[str, Any]], column: str | None) -> int:
+    return sum(_fault(candidate, row, column) is None for row in rows)
+
+
+def _fault(candidate: Format, row: dict[str, Any], column: str | None) -> str | None:
+    try:
+        candidate.read(row, column)
+    except RowFault as fault:
+        return fault.reason
+    return None
+
+
+def _advice(rows: Sequence[dict[str, Any]], column: str | None) -> str:
+    seen = list(dict.fromkeys(name for row in rows for name in row))
+    columns = f"the columns are {', '.join(seen) or 'none'}"
+    if column and column not in seen:
+        close = difflib.get_close_matches(column, seen, n=1)
+        return f"there is no column {column!r}{f', did you mean {close[0]}?' if close else ''}; {columns}"
+    return f"{columns}; the formats are {', '.join(known())}; `column` names a text column of another name"

@@ -1,0 +1,56 @@
+"""JSON lines as a stream: one row a line, memory independent of the file's size.
+
+Every line that is not blank is accounted for exactly once, with its own number: as a row, or as the reason why it is
+none. Only ``\\n`` ends a line (``\\r\\n`` is taken off; U+2028 and its like are ordinary characters in JSON).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from draftmill.records import Where
+from draftmill.sources import json_text
+from draftmill.sources.fault import RowFault
+from draftmill.sources.streams import BrokenStream, open_stream
+
+Reading = tuple[Where, dict[str, Any] | str]  # a place, and its decoded row or the reason why there is none
+
+BOM = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 64 << 20  # no prompt is this long; a file without line ends must not fill the memory
+
+
+def read(path: Path) -> Iterator[Reading]:
+    """The rows of a JSON-lines file, plain or compressed. A damaged compressed file ends with one reason."""
+    name = str(path)
+    with open_stream(path) as stream:
+        for number, line in _numbered(stream):
+            where = Where(name, number)
+            if isinstance(line, str):
+                yield where, line
+                continue
+            try:
+                yield where, json_text.row(line)
+            except RowFault as fault:
+                yield where, fault.reason
+
+
+def _numbered(stream: BinaryIO) -> Iterator[tuple[int, bytes | str]]:
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = stream.readline(MAX_LINE_BYTES)
+            if not line:
+                return
+            too_long = len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
+            while too_long and line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE_BYTES)
+        except BrokenStream as fault:
+            yield number, f"{fault}; the rest of the file cannot be read"
+            return
+        if too_long:
+            yield number, f"the line is longer than {MAX_LINE_BYTES >> 20} MiB"
+            continue
+        line = (line.removeprefix(BOM) if number == 1 else line).strip()
+        if line:
+            yield number, line
