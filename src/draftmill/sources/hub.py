@@ -4,6 +4,7 @@ The revision is looked up once and then pinned, so that a dataset that changes u
 """
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -95,4 +96,4 @@ def _revision(dataset_id: str) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return textwrap.shorten(str(error), 300, placeholder=" …") or type(error).__name__

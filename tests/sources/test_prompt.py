@@ -1,0 +1,55 @@
+from typing import Any
+
+import pytest
+
+from draftmill.sources import prompt
+from draftmill.sources.fault import RowFault
+
+
+@pytest.mark.parametrize(
+    ("row", "content"),
+    [
+        ({"prompt": "def f():\n", "test": "x"}, "def f():\n"),
+        ({"instruction": "Sort.", "input": "3 1 2", "output": "1 2 3"}, "Sort.\n\n3 1 2"),
+        ({"instruction": "Sort.", "input": " ", "output": ""}, "Sort."),
+        ({"instruction": "Sort.", "input": None}, "Sort."),
+        (
+            {"instruction": "Sort.", "instances": [{"input": "3 1 2", "output": "1 2 3"}, {"input": "x"}]},
+            "Sort.\n\n3 1 2",
+        ),
+        ({"instruction": "Sort.", "instances": [{"input": ""}]}, "Sort."),
+        ({"question": "Why?", "answer": "so"}, "Why?"),
+        ({"input": "Write a parser.", "output": "…", "domain": "code"}, "Write a parser."),
+        ({"text": "Tell me.", "prompt": "This first."}, "This first."),
+        ({"prompt": 5, "text": "Tell me."}, "Tell me."),
+    ],
+)
+def test_golden_rows(row: dict[str, Any], content: str) -> None:
+    assert "is a text" in str(prompt.recognise(row))
+    assert prompt.read(row).messages == [{"role": "user", "content": content}]
+
+
+def test_a_system_column() -> None:
+    read = prompt.read({"system": "Be brief.", "question": "Why?"})
+    assert [m["role"] for m in read.messages] == ["system", "user"]
+
+
+def test_a_column_of_another_name() -> None:
+    row = {"prompt": "a", "ask": "b", "n": 5}
+    assert prompt.read(row, "ask").messages == [{"role": "user", "content": "b"}]
+    assert prompt.recognise(row, "none") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "reason"),
+    [
+        ({"title": "a"}, None, "no text in column prompt, instruction, question"),
+        ({"prompt": "  "}, None, "column 'prompt' is empty"),
+        ({"prompt": "a"}, "ask", "no text in column 'ask'"),
+        ({"ask": [1]}, "ask", "no text in column 'ask' (it is an array)"),
+    ],
+)
+def test_faults(row: dict[str, Any], column: str | None, reason: str) -> None:
+    with pytest.raises(RowFault) as caught:
+        prompt.read(row, column)
+    assert caught.value.reason.startswith(reason)
