@@ -1,0 +1,50 @@
+"""Whether a request can be sent and whether a reply fits its request (rule 6): pure, each a reason or None."""
+
+from draftmill.engines.protocol import Reply, Request
+from draftmill.records import Finish
+
+
+def check_request(request: Request, vocab_size: int | None = None) -> str | None:
+    """Why no engine must see this request. SGLang looks up any id unchecked, and a wrong one can end the server."""
+    ids = request.prompt_ids
+    if not ids:
+        return "the prompt is empty"
+    if min(ids) < 0:
+        return f"the prompt holds the id {min(ids)}"
+    if vocab_size is not None and max(ids) >= vocab_size:
+        return f"the prompt holds the id {max(ids)}, beyond the vocabulary of {vocab_size}"
+    if request.limit < 1:
+        return f"the token limit is {request.limit}"
+    return None
+
+
+def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
+    """Why a reply cannot be believed, or None.
+
+    A stop id as the very last of exactly ``limit`` ids fits both ways of ending: SGLang and vLLM call it a stop,
+    llama.cpp may meet its limit first; which of the two it was changes nothing about the ids.
+    """
+    out, limit, stops = reply.output_ids, request.limit, set(request.stop_ids)
+    if reply.prompt_tokens != len(request.prompt_ids):
+        return f"the server counts {reply.prompt_tokens} prompt tokens, {len(request.prompt_ids)} were sent"
+    if reply.completion_tokens != len(out):
+        return f"the server counts {reply.completion_tokens} completion tokens and returned {len(out)} ids"
+    if not out:
+        return "no id was generated"
+    if min(out) < 0 or max(out) >= vocab_size:
+        wrong = min(out) if min(out) < 0 else max(out)
+        return f"the id {wrong} lies outside the vocabulary of {vocab_size}"
+    if len(out) > limit:
+        return f"{len(out)} ids were generated, {limit} are the limit"
+    inside = next((i for i, token in enumerate(out[:-1]) if token in stops), None)
+    if inside is not None:
+        return f"the stop id {out[inside]} stands at {inside}, before the end at {len(out) - 1}"
+    if reply.finish is Finish.STOP:
+        if out[-1] not in stops:
+            return f"the answer stopped at the id {out[-1]}, which is none of the stop ids {sorted(stops)}"
+        if reply.matched_stop is not None and reply.matched_stop != out[-1]:
+            return f"the server stopped at the id {reply.matched_stop}, the last id is {out[-1]}"
+        return None
+    if len(out) < limit:
+        return f"the server says the limit of {limit} was met after {len(out)} ids"
+    return None

@@ -1,0 +1,130 @@
+"""One small shell over aiohttp for all clients: JSON in, typed JSON out, every failure an EngineError.
+
+A generation may wait for hours in the server's queue, so it has no timeout; a host that vanishes is noticed by TCP
+keepalive instead. Control calls have a timeout and connections of their own, so that thousands of waiting
+generations cannot starve them. The API key lives in the sessions' headers only; a server that repeats it in an error
+has it cut out.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from draftmill.engines import faults
+from draftmill.errors import EngineError, SetupFault
+
+T = TypeVar("T")
+
+CONTROL_SECONDS = 30.0
+CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
+CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
+IDLE_SECONDS = 2.0  # uvicorn closes idle connections after 5 s; ours must be gone before, or a POST meets the close
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
+
+
+class Http:
+    """The calls to one server. ``name`` is how messages call it; ``key`` goes out as a Bearer token."""
+
+    def __init__(self, engine: str, url: str, key: str | None = None, name: str | None = None) -> None:
+        if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key and key):
+            raise SetupFault(f"{name or url}: the API key is empty or holds characters that no header can carry")
+        self.engine = engine
+        self.url = url.rstrip("/")
+        self.name = name or self.url
+        self._key = key
+        self._generating: aiohttp.ClientSession | None = None
+        self._controlling: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"Http({self.engine} at {self.name})"
+
+    async def get(self, path: str, reply: type[T]) -> T:
+        """A control call without a body. What it says is never quoted: SGLang's launch arguments hold its API keys."""
+        return self._decode(await self._call("GET", path, None, patient=False), reply, quote=False)
+
+    async def get_text(self, path: str) -> str:
+        return (await self._call("GET", path, None, patient=False)).decode("utf-8", "replace")
+
+    async def post(self, path: str, body: Mapping[str, Any], reply: type[T], patient: bool = False) -> T:
+        """Send JSON. ``patient`` waits as long as the server takes."""
+        return self._decode(await self._call("POST", path, msgspec.json.encode(body), patient), reply)
+
+    async def status(self, path: str) -> tuple[int, bytes]:
+        """What a GET answers, whatever its status. Raises for a server that does not answer at all."""
+        return await self._send("GET", path, None, patient=False)
+
+    async def close(self) -> None:
+        for session in (self._generating, self._controlling):
+            if session is not None:
+                await session.close()
+        self._generating = self._controlling = None
+
+    async def _call(self, method: str, path: str, data: bytes | None, patient: bool) -> bytes:
+        status, body = await self._send(method, path, data, patient)
+        if status != 200:
+            raise faults.of_status(self.engine, self.name, status, self._clean(body))
+        return body
+
+    async def _send(self, method: str, path: str, data: bytes | None, patient: bool) -> tuple[int, bytes]:
+        try:
+            session = self._session(patient)
+            async with session.request(method, self.url + path, data=data, allow_redirects=False) as response:
+                return response.status, await response.read()
+        except EngineError:
+            raise
+        except Exception as error:  # the cause is dropped: aiohttp's exceptions carry the request's headers
+            raise faults.of_exception(self.name, error) from None
+
+    def _decode(self, body: bytes, reply: type[T], quote: bool = True) -> T:
+        try:
+            return msgspec.json.decode(body, type=reply)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            fault = error if isinstance(error, msgspec.DecodeError) else msgspec.DecodeError("invalid UTF-8")
+            raise faults.of_body(self.name, fault, self._clean(body) if quote else b"") from None
+
+    def _clean(self, body: bytes) -> bytes:
+        return body.replace(self._key.encode(), b"***") if self._key else body
+
+    def _session(self, patient: bool) -> aiohttp.ClientSession:
+        session = self._generating if patient else self._controlling
+        if session is None:
+            headers = {"Content-Type": "application/json"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            connector = _PacedConnector(limit=0, keepalive_timeout=IDLE_SECONDS, socket_factory=_socket)
+            total = None if patient else CONTROL_SECONDS
+            timeout = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS)
+            session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout)
+            if patient:
+                self._generating = session
+            else:
+                self._controlling = session
+        return session
+
+
+class _PacedConnector(aiohttp.TCPConnector):
+    """Opens a bounded number of connections at once and any number in all."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._turn = asyncio.Semaphore(CONNECTS_AT_ONCE)
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        async with self._turn:
+            return await super().connect(req, traces, timeout)
+
+
+def _socket(address: Any) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):  # macOS calls the first one otherwise
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock

@@ -1,0 +1,230 @@
+"""The client of an SGLang server (``/generate``), seen on 0.5.23; older names of the control calls are tried too."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from draftmill.engines import faults, metrics
+from draftmill.engines.check import check_request
+from draftmill.engines.http import Http
+from draftmill.engines.protocol import Identity, Load, Reply, Request
+from draftmill.errors import EngineError, PromptFault, ReplyFault, SetupFault
+from draftmill.recipe import Sampling
+from draftmill.records import Finish
+
+T = TypeVar("T")
+
+_NEUTRAL = Sampling(temperature=1.0)  # SGLang may scale log-probabilities by the temperature
+
+
+class _Finish(msgspec.Struct):
+    type: str
+    matched: int | str | list[int] | None = None
+    message: str | None = None
+    status_code: int | None = None
+
+
+class _Meta(msgspec.Struct):
+    finish_reason: _Finish
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | None = None
+    input_token_logprobs: list[tuple[float | None, int, str | None]] | None = None
+
+
+class _Reply(msgspec.Struct):
+    output_ids: list[int]
+    meta_info: _Meta
+
+
+class _ModelInfo(msgspec.Struct):
+    model_path: str
+    weight_version: str | None = None
+    preferred_sampling_params: dict[str, Any] | str | None = None
+
+
+class _ServerInfo(msgspec.Struct):
+    version: str | None = None
+    context_length: int | None = None
+    max_req_input_len: int | None = None
+    max_total_num_tokens: int | None = None
+    max_running_requests: int | None = None
+    kv_cache_dtype: str | None = None
+    allow_auto_truncate: bool = False
+
+
+class _Rank(msgspec.Struct):
+    num_running_reqs: int
+    num_waiting_reqs: int
+    num_used_tokens: int | None = None
+    max_total_num_tokens: int | None = None
+    gen_throughput: float | None = None
+
+
+class _OldRank(msgspec.Struct):
+    num_reqs: int
+    num_waiting_reqs: int
+    num_tokens: int | None = None
+
+
+class _Loads(msgspec.Struct):
+    loads: list[_Rank]
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[int]
+
+
+class SGLang:
+    """One SGLang server behind the Engine protocol. Seeds are sent; only deterministic inference honours them."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+        self.name = http.name
+        self._has_metrics = True
+        self._has_loads = True
+
+    async def identify(self) -> Identity:
+        """``max_req_input_len`` is the server's own bound on prompts: it refuses one of that very length, and cuts
+        prompt and answer together to that length + 4 without a word (scheduler and tp_worker of SGLang)."""
+        model = await self._either("/model_info", "/get_model_info", _ModelInfo)
+        server = await self._either("/server_info", "/get_server_info", _ServerInfo)
+        if model.preferred_sampling_params:
+            raise SetupFault(
+                f"{self.name}: the server was started with preferred sampling parameters, which shape every answer",
+                "start it without --preferred-sampling-params",
+            )
+        if server.allow_auto_truncate:
+            raise SetupFault(
+                f"{self.name}: the server cuts prompts that are too long without a word",
+                "start it without --allow-auto-truncate",
+            )
+        bound = server.max_req_input_len
+        return Identity(
+            kind="sglang",
+            name=self.name,
+            version=server.version,
+            model=model.model_path,
+            weights=model.weight_version,
+            context=bound + 4 if bound else server.context_length,
+            max_prompt=bound - 1 if bound else None,
+            slots=server.max_running_requests,
+            kv_tokens=server.max_total_num_tokens,
+            kv_dtype=server.kv_cache_dtype,
+        )
+
+    async def generate(self, request: Request) -> Reply:
+        if reason := check_request(request):
+            raise PromptFault(reason)
+        body = {
+            "input_ids": request.prompt_ids,
+            "sampling_params": _sampling(request.sampling, request.limit, request.stop_ids, request.seed),
+            "rid": request.tag,
+            "stream": False,
+        }
+        reply = await self._http.post("/generate", body, _Reply, patient=True)
+        meta = reply.meta_info
+        finish, matched = self._finish(meta.finish_reason)
+        if finish is Finish.LENGTH and meta.completion_tokens < request.limit:
+            raise faults.of_limit(self.name, request, meta.completion_tokens)
+        return Reply(
+            output_ids=reply.output_ids,
+            prompt_tokens=meta.prompt_tokens,
+            completion_tokens=meta.completion_tokens,
+            finish=finish,
+            matched_stop=matched,
+            cached_tokens=meta.cached_tokens,
+        )
+
+    async def load(self) -> Load:
+        if not self._has_loads:
+            return await self._old_load()
+        try:
+            ranks = (await self._http.get("/v1/loads?include=core", _Loads)).loads
+        except faults.NotServed:
+            old = await self._old_load()
+            self._has_loads = False
+            return old
+        return Load(
+            running=sum(r.num_running_reqs for r in ranks),
+            queued=sum(r.num_waiting_reqs for r in ranks),
+            kv_used=sum(r.num_used_tokens or 0 for r in ranks),
+            kv_total=sum(r.max_total_num_tokens or 0 for r in ranks) or None,
+            generation_rate=sum(r.gen_throughput or 0.0 for r in ranks),
+            preemptions=await self._retractions(),
+        )
+
+    async def score(self, ids: list[int], start: int) -> list[float]:
+        body = {
+            "input_ids": ids,
+            "sampling_params": _sampling(_NEUTRAL, 0, (), None),
+            "return_logprob": True,
+            "logprob_start_len": start - 1,  # the first of the list has no log-probability
+            "stream": False,
+        }
+        meta = (await self._http.post("/generate", body, _Reply, patient=True)).meta_info
+        self._finish(meta.finish_reason)
+        scored = (meta.input_token_logprobs or [])[-(len(ids) - start) :]
+        values = [value for value, _, _ in scored if value is not None]
+        if [token for _, token, _ in scored] != ids[start:] or len(values) != len(scored):
+            raise ReplyFault(f"{self.name}: the log-probabilities are not those of the ids that were sent")
+        return values
+
+    async def tokenize(self, text: str) -> list[int] | None:
+        try:
+            return (await self._http.post("/tokenize", {"prompt": text, "add_special_tokens": False}, _Tokens)).tokens
+        except faults.NotServed:  # older than the call
+            return None
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    def _finish(self, finish: _Finish) -> tuple[Finish, int | None]:
+        if finish.type == "abort":
+            raise faults.of_abort("sglang", self.name, finish.status_code, finish.message or "no reason given")
+        if finish.type == "length":
+            return Finish.LENGTH, None
+        if finish.type == "stop" and not isinstance(finish.matched, str):
+            last = finish.matched[-1] if isinstance(finish.matched, list) and finish.matched else finish.matched
+            return Finish.STOP, last if isinstance(last, int) else None
+        # "NaN happened" also writes a false end of sequence into the ids
+        raise ReplyFault(f"{self.name}: the answer ended by {finish.type!r}, {finish.matched!r}")
+
+    async def _either(self, path: str, older: str, reply: type[T]) -> T:
+        try:
+            return await self._http.get(path, reply)
+        except faults.NotServed:
+            return await self._http.get(older, reply)
+
+    async def _retractions(self) -> int | None:
+        """A counter of the metrics, which SGLang serves with --enable-metrics only."""
+        if not self._has_metrics:
+            return None
+        try:
+            total = metrics.totals(await self._http.get_text("/metrics"))
+        except EngineError:
+            self._has_metrics = False
+            return None
+        return int(total.get("sglang:num_retracted_requests_total", 0))  # the counter appears when it first counts
+
+    async def _old_load(self) -> Load:
+        found = await self._http.get("/get_load", list[_OldRank] | _OldRank)  # type: ignore[arg-type]
+        ranks = found if isinstance(found, list) else [found]
+        queued = sum(r.num_waiting_reqs for r in ranks)
+        used = sum(r.num_tokens or 0 for r in ranks)
+        return Load(running=sum(r.num_reqs for r in ranks) - queued, queued=queued, kv_used=used)
+
+
+def _sampling(sampling: Sampling, limit: int, stop_ids: tuple[int, ...], seed: int | None) -> dict[str, Any]:
+    params: dict[str, Any] = sampling.model_dump() | {
+        "max_new_tokens": limit,
+        "min_new_tokens": 0,
+        "n": 1,
+        "stop": None,
+        "stop_token_ids": list(stop_ids),
+        "ignore_eos": False,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": True,
+        "no_stop_trim": True,
+    }
+    return params if seed is None else params | {"sampling_seed": seed}

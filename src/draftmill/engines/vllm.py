@@ -1,0 +1,211 @@
+"""The client of a vLLM server (``/v1/completions`` with ``return_token_ids``), seen on 0.32."""
+
+from typing import Any
+
+import msgspec
+
+from draftmill.engines import faults, metrics
+from draftmill.engines.check import check_request
+from draftmill.engines.http import Http
+from draftmill.engines.protocol import Identity, Load, Reply, Request
+from draftmill.errors import PromptFault, ReplyFault, SetupFault
+from draftmill.recipe import Sampling
+from draftmill.records import Finish
+
+_NEUTRAL = Sampling(temperature=1.0)
+
+
+class _Logprob(msgspec.Struct):
+    logprob: float
+
+
+class _Choice(msgspec.Struct):
+    finish_reason: str | None
+    token_ids: list[int]
+    stop_reason: int | str | None = None
+    prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
+
+
+class _Cached(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_tokens_details: _Cached | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice]
+    usage: _Usage
+
+
+class _Model(msgspec.Struct):
+    id: str
+    root: str | None = None
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[int]
+
+
+class VLLM:
+    """One vLLM server behind the Engine protocol.
+
+    ``model`` is the served name to ask for; without it the first that the server lists. ``cached_tokens`` is known only
+    when the server runs with --enable-prompt-tokens-details.
+    """
+
+    def __init__(self, http: Http, model: str | None = None) -> None:
+        self._http = http
+        self.name = http.name
+        self._model = model
+        self._kv_total: int | None = None
+        self._rate = metrics.Rate()
+
+    async def identify(self) -> Identity:
+        model = await self._served()
+        version = (await self._http.get("/version", _Version)).version
+        text = await self._http.get_text("/metrics")
+        self._kv_total = _kv_tokens(text)
+        return Identity(
+            kind="vllm",
+            name=self.name,
+            version=version,
+            model=model.root or model.id,
+            context=model.max_model_len,
+            max_prompt=model.max_model_len - 1 if model.max_model_len else None,
+            kv_tokens=self._kv_total,
+            kv_dtype=metrics.label(text, "vllm:cache_config_info", "cache_dtype"),
+        )
+
+    async def generate(self, request: Request) -> Reply:
+        if reason := check_request(request):
+            raise PromptFault(reason)
+        sampling = _sampling(request.sampling, request.limit, request.stop_ids, request.seed)
+        reply = await self._complete(request.prompt_ids, sampling | {"request_id": request.tag})
+        choice, usage = reply.choices[0], reply.usage
+        finish, matched = self._finish(choice)
+        if finish is Finish.LENGTH and usage.completion_tokens < request.limit:
+            raise faults.of_limit(self.name, request, usage.completion_tokens)
+        cached = usage.prompt_tokens_details
+        return Reply(
+            output_ids=choice.token_ids,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            finish=finish,
+            matched_stop=matched,
+            cached_tokens=cached.cached_tokens if cached else None,
+        )
+
+    async def load(self) -> Load:
+        text = await self._http.get_text("/metrics")
+        totals = metrics.totals(text)
+        running = totals.get("vllm:num_requests_running")
+        if running is None:
+            raise SetupFault(f"{self.name}: the server shows no load", "start it without --disable-log-stats")
+        if self._kv_total is None:
+            self._kv_total = _kv_tokens(text)
+        ranks = text.count("\nvllm:kv_cache_usage_perc{") or 1
+        used = totals.get("vllm:kv_cache_usage_perc")  # a share of each rank's cache
+        total, generated = self._kv_total, totals.get("vllm:generation_tokens_total")
+        return Load(
+            running=int(running),
+            queued=int(totals.get("vllm:num_requests_waiting", 0)),
+            kv_used=None if used is None or total is None else round(used / ranks * total),
+            kv_total=total,
+            generation_rate=None if generated is None else self._rate.of(generated),
+            preemptions=int(totals.get("vllm:num_preemptions_total", 0)),
+        )
+
+    async def score(self, ids: list[int], start: int) -> list[float]:
+        reply = await self._complete(ids, _sampling(_NEUTRAL, 1, (), None) | {"prompt_logprobs": 0})
+        given = reply.choices[0].prompt_logprobs or []
+        if len(given) != len(ids):
+            raise ReplyFault(f"{self.name}: {len(given)} log-probabilities for a prompt of {len(ids)} ids")
+        found = [entry.get(str(token)) if entry else None for token, entry in zip(ids, given, strict=True)][start:]
+        values = [entry.logprob for entry in found if entry is not None]
+        if len(values) != len(found):
+            raise ReplyFault(f"{self.name}: the log-probabilities are not those of the ids that were sent")
+        return values
+
+    async def tokenize(self, text: str) -> list[int] | None:
+        body = {"model": (await self._served()).id, "prompt": text, "add_special_tokens": False}
+        try:
+            return (await self._http.post("/tokenize", body, _Tokens)).tokens
+        except faults.NotServed:
+            return None
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def _complete(self, ids: list[int], parameters: dict[str, Any]) -> _Reply:
+        if self._model is None:
+            self._model = (await self._served()).id
+        body = {"model": self._model, "prompt": ids, **parameters}
+        reply = await self._http.post("/v1/completions", body, _Reply, patient=True)
+        if len(reply.choices) != 1:
+            raise ReplyFault(f"{self.name}: {len(reply.choices)} answers where one was asked for")
+        return reply
+
+    async def _served(self) -> _Model:
+        models = (await self._http.get("/v1/models", _Models)).data
+        for model in models:
+            if self._model in (None, model.id):
+                return model
+        names = ", ".join(model.id for model in models) or "none"
+        raise SetupFault(f"{self.name}: serves no model {self._model!r}", f"it serves {names}: see the engine's model")
+
+    def _finish(self, choice: _Choice) -> tuple[Finish, int | None]:
+        reason, matched = choice.finish_reason, choice.stop_reason
+        if reason == "abort":
+            raise faults.of_abort("vllm", self.name, None, "the request was aborted at the server")
+        if reason == "length":
+            return Finish.LENGTH, None
+        if reason == "stop" and not isinstance(matched, str):
+            return Finish.STOP, matched  # None on the model's own end of sequence
+        raise ReplyFault(f"{self.name}: the answer ended by {reason!r}, {matched!r}")
+
+
+def _sampling(sampling: Sampling, limit: int, stop_ids: tuple[int, ...], seed: int | None) -> dict[str, Any]:
+    return sampling.model_dump() | {
+        "max_tokens": limit,
+        "min_tokens": 0,
+        "n": 1,
+        "seed": seed,
+        "stop": [],
+        "stop_token_ids": list(stop_ids),
+        "ignore_eos": False,
+        "include_stop_str_in_output": False,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": True,
+        "add_special_tokens": False,
+        "echo": False,
+        "stream": False,
+        "return_token_ids": True,
+    }
+
+
+def _kv_tokens(text: str) -> int | None:
+    blocks, size, tokens = (
+        metrics.label(text, "vllm:cache_config_info", name)
+        for name in (
+            "num_gpu_blocks",
+            "block_size",
+            "kv_cache_size_tokens",
+        )  # the last is newer, and right for mixed layers
+    )
+    engines = text.count("\nvllm:cache_config_info{")  # one line a data-parallel rank
+    if tokens and tokens.isdigit():
+        return int(tokens) * engines
+    return int(blocks) * int(size) * engines if blocks and size and blocks.isdigit() and size.isdigit() else None
