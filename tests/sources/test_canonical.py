@@ -92,6 +92,7 @@ def test_arguments(recorded: object, kept: object) -> None:
         [{"type": "function", "function": {**WEATHER, "strict": None}, "x": 1}],
         [WEATHER],
         [{"type": "function", **WEATHER}],
+        [{"type": None, "function": WEATHER}],
         [json.dumps(WEATHER)],
         json.dumps([WEATHER]),
     ],

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmill.sources import document
@@ -80,6 +80,7 @@ def test_a_torn_object_and_a_cut_file(tmp_path: Path) -> None:
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda j: st.lists(j, max_size=3))
 
 
+@settings(deadline=None)  # it writes files, and the first example imports
 @given(rows=st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=3)), indent=st.sampled_from([None, 0, 2]))
 def test_arrays_round_trip(tmp_path_factory, rows, indent) -> None:
     found = read(tmp_path_factory.mktemp("d"), json.dumps(rows, indent=indent))

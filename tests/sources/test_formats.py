@@ -1,9 +1,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from draftmill.errors import SourceError
 from draftmill.sources import formats
+from draftmill.sources.fault import RowFault
 
 ASK = {"role": "user", "content": "hi"}
 MESSAGES: dict[str, Any] = {"messages": [ASK], "prompt": "hi"}
@@ -58,3 +61,57 @@ def test_a_named_format() -> None:
     assert formats.choose("prompt", [MESSAGES], None, "data")[0].NAME == "prompt"
     with pytest.raises(SourceError, match="data: no turns in the first 1 rows: no column 'turns'"):
         formats.choose("turns", [MESSAGES], None, "data")
+
+
+KEYS = (
+    "messages",
+    "conversations",
+    "turns",
+    "prompt",
+    "instruction",
+    "input",
+    "instances",
+    "system",
+    "tools",
+    "functions",
+)
+PARTS = (
+    "role",
+    "from",
+    "content",
+    "value",
+    "type",
+    "text",
+    "tool_calls",
+    "function_call",
+    "function",
+    "name",
+    "arguments",
+)
+SCALAR = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["", "user", "gpt", "tool_call", "text", "{}", "[[]]", "{"])
+)
+ANYTHING = st.recursive(
+    SCALAR, lambda j: st.lists(j, max_size=3) | st.dictionaries(st.sampled_from(PARTS), j, max_size=4), max_leaves=12
+)
+
+
+@settings(deadline=None)
+@given(row=st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=4), column=st.none() | st.sampled_from(KEYS))
+def test_any_row_is_a_prompt_or_a_fault(row: dict[str, Any], column: str | None) -> None:
+    for candidate in formats.FORMATS:
+        why = candidate.recognise(row, column)
+        assert why is None or why
+        try:
+            conversation = candidate.read(row, column)
+        except RowFault as fault:
+            assert fault.reason
+            continue
+        assert why, "what can be read is also recognised"
+        assert conversation.messages[-1]["role"] in ("user", "tool")
+        assert all(isinstance(m["content"], str) for m in conversation.messages)
+        again = formats.named("messages", "").read({"messages": conversation.messages, "tools": conversation.tools})
+        assert again == conversation

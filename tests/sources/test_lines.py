@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmill.sources import lines
@@ -26,6 +26,7 @@ def read(path: Path) -> list[tuple[int, dict[str, Any] | str]]:
     return [(where.line, row) for where, row in found]
 
 
+@settings(deadline=None)  # it writes files, and the first example imports
 @given(
     items=LINES, end=st.sampled_from([b"\n", b"\r\n"]), last_end=st.booleans(), bom=st.booleans(), ascii=st.booleans()
 )

@@ -3,7 +3,7 @@ from typing import Any
 
 import pyarrow
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
@@ -32,6 +32,7 @@ def write(path: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
     return path
 
 
+@settings(deadline=None)  # it writes files, and the first example imports
 @given(rows=ROWS, group=st.integers(1, 4))
 def test_rows_come_back_as_they_were(tmp_path_factory, rows, group) -> None:
     path = write(tmp_path_factory.mktemp("p") / "a.parquet", rows, schema=SCHEMA, row_group_size=group)

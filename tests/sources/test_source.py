@@ -117,7 +117,7 @@ MESSAGE = pyarrow.struct(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=st.lists(ROW, min_size=1, max_size=6))
 def test_reading_is_the_same_from_every_kind_of_file(tmp_path_factory, rows) -> None:
     folder = tmp_path_factory.mktemp("s")

@@ -87,7 +87,7 @@ def _content(raw: object, place: str, role: str) -> str:
     if isinstance(raw, list) and all(_is_part(part) for part in raw):
         return "\n".join(_part(part, place) for part in raw)
     if role == TOOL and isinstance(raw, dict | list):
-        return json.dumps(raw, ensure_ascii=False)  # a result that was recorded as data
+        return json.dumps(raw, ensure_ascii=False, default=str)  # a result that was recorded as data
     raise RowFault(f"{place}: content is {json_text.kind(raw)}, not a text")
 
 
@@ -127,7 +127,7 @@ def _arguments(raw: object) -> object:
 def _tool(raw: object, place: str) -> Tool:
     if not isinstance(raw, Mapping):
         raise RowFault(f"{place} is {json_text.kind(raw)}, not an object")
-    if raw.get("type", "function") != "function" and ("function" in raw or "parameters" not in raw):
+    if (raw.get("type") or "function") != "function" and ("function" in raw or "parameters" not in raw):
         raise RowFault(f"{place} is of type {raw['type']!r}: only functions can be rendered")
     function = raw["function"] if "function" in raw else {k: v for k, v in raw.items() if k != "type"}
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
