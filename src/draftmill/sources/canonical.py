@@ -3,7 +3,7 @@
 - A message holds ``role`` and ``content`` (always a string), and where they apply ``reasoning_content``,
   ``tool_calls``, ``tool_call_id`` and ``name``; absent, null and unknown keys are left out.
 - Roles are system (also ``developer``), user, assistant and tool (also the old ``function``), whatever a dataset
-  calls them. ``content`` that is null is "", and text parts are joined by a line end, as SGLang and vLLM do.
+  calls them. ``content`` that is null is "", and text parts are joined by a line end, as vLLM does (SGLang: a space).
 - ``arguments`` of a tool call is the parsed object when it is one, else the string as it was recorded: chat templates
   put the object through ``tojson``, and servers parse the string before they fill the template.
 """
