@@ -15,7 +15,7 @@ import msgspec
 from draftmill.engines.embedded_server import Config, Listening
 from draftmill.engines.http import Http
 from draftmill.engines.llamacpp import LlamaCpp
-from draftmill.engines.protocol import Reply, Request
+from draftmill.engines.protocol import Identity, Reply, Request
 from draftmill.errors import SetupFault, TransportFault
 
 NAME = "embedded"
@@ -102,6 +102,12 @@ class Embedded(LlamaCpp):
         except BaseException:
             await self.close()
             raise
+
+    async def identify(self) -> Identity:
+        """What the server is; one that died is started afresh first, since it is ours to keep alive."""
+        if self._process is not None and self._process.returncode is not None:
+            await self.restart()
+        return await super().identify()
 
     async def generate(self, request: Request) -> Reply:
         try:

@@ -8,7 +8,7 @@ has it cut out.
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
@@ -22,7 +22,6 @@ T = TypeVar("T")
 CONTROL_SECONDS = 30.0
 CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
-IDLE_SECONDS = 2.0  # uvicorn closes idle connections after 5 s; ours must be gone before, or a POST meets the close
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
 
 
@@ -52,6 +51,22 @@ class Http:
     async def post(self, path: str, body: Mapping[str, Any], reply: type[T], patient: bool = False) -> T:
         """Send JSON. ``patient`` waits as long as the server takes."""
         return self._decode(await self._call("POST", path, msgspec.json.encode(body), patient), reply)
+
+    async def stream(self, path: str, body: Mapping[str, Any], event: type[T]) -> AsyncIterator[T]:
+        """Send JSON and yield the events of the answer as they come; waits as long as the server takes."""
+        data = msgspec.json.encode(body)
+        try:
+            async with self._session(True).post(self.url + path, data=data, allow_redirects=False) as response:
+                if response.status != 200:
+                    said = self._clean(await response.read())
+                    raise faults.of_status(self.engine, self.name, response.status, said)
+                async for line in response.content:
+                    if line.startswith(b"data:"):
+                        yield self._decode(line[5:].strip(), event)
+        except EngineError:
+            raise
+        except Exception as error:  # as in _send
+            raise faults.of_exception(self.name, error) from None
 
     async def status(self, path: str) -> tuple[int, bytes]:
         """What a GET answers, whatever its status. Raises for a server that does not answer at all."""
@@ -95,10 +110,12 @@ class Http:
             headers = {"Content-Type": "application/json"}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
-            connector = _PacedConnector(limit=0, keepalive_timeout=IDLE_SECONDS, socket_factory=_socket)
+            # a new connection for each call: a POST on a kept one can meet its close by the server, and an answer of
+            # thousands of tokens pays for a connect many times over
+            connector = _PacedConnector(limit=0, force_close=True, socket_factory=_socket)
             total = None if patient else CONTROL_SECONDS
             timeout = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS)
-            session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout)
+            session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout, read_bufsize=2**20)
             if patient:
                 self._generating = session
             else:

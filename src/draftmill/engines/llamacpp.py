@@ -1,23 +1,26 @@
 """The client of a llama.cpp server (``/completion``), alone or embedded.
 
-llama.cpp has no stop ids: the end-of-generation set of the GGUF decides what ends an answer. An id of that set that is
-not among the request's, or the other way round, is caught by ``check_reply``. Its presence and frequency penalties
-count the prompt too, where vLLM and SGLang count generated ids only, so they are refused rather than sent.
+llama.cpp has no stop ids: its end-of-generation set, guessed from the names of the GGUF's tokens, decides what ends an
+answer. ``own_stops`` finds that set out; an id of the request that is not in it is caught by ``check_reply``. Its
+presence and frequency penalties count the prompt too, where vLLM and SGLang count generated ids only, so they are
+refused rather than sent.
 """
 
+import asyncio
 from typing import Any
 
 import msgspec
 
 from draftmill.engines import metrics
 from draftmill.engines.check import check_request
-from draftmill.engines.faults import NotServed, of_limit
+from draftmill.engines.faults import NotServed, of_limit, of_status
 from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, Reply, Request
-from draftmill.errors import PromptFault, ReplyFault, SetupFault
+from draftmill.errors import PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
+_AT_ONCE = 8  # small questions under way together
 _FORCE = 1e9  # a logit bias that no logit outweighs
 
 
@@ -30,14 +33,24 @@ class _Probability(msgspec.Struct):
     logprob: float
 
 
-class _Reply(msgspec.Struct):
-    tokens: list[int]
-    tokens_predicted: int
-    tokens_evaluated: int
-    stop_type: str
+class _Error(msgspec.Struct):
+    code: int = 500
+    message: str = ""
+    type: str = ""
+
+
+class _Chunk(msgspec.Struct):
+    """One event of a stream, or all of an answer that is not streamed. The last has ``stop`` and the final counts."""
+
+    tokens: list[int] = []
+    stop: bool = False
+    stop_type: str = "none"
+    tokens_predicted: int = 0
+    tokens_evaluated: int = 0
     truncated: bool = False
     timings: _Timings | None = None
     completion_probabilities: list[_Probability] = []
+    error: _Error | None = None
 
 
 class _Settings(msgspec.Struct):
@@ -119,19 +132,20 @@ class LlamaCpp:
             "n_predict": request.limit,
             "seed": -1 if seed is None else seed % 2**32,
             "cache_prompt": self._prompt_cache,
+            "stream": True,  # a call that is dropped stops its slot only when it streams
         }
-        reply = await self._http.post("/completion", body, _Reply, patient=True)
-        if reply.stop_type not in ("eos", "limit"):
-            raise ReplyFault(f"{self.name}: the answer ended by {reply.stop_type!r}")
-        finish = Finish.STOP if reply.stop_type == "eos" else Finish.LENGTH
-        if reply.truncated or (finish is Finish.LENGTH and reply.tokens_predicted < request.limit):
-            raise of_limit(self.name, request, reply.tokens_predicted)
+        ids, last = await self._drain(body)
+        if last.stop_type not in ("eos", "limit"):
+            raise ReplyFault(f"{self.name}: the answer ended by {last.stop_type!r}")
+        finish = Finish.STOP if last.stop_type == "eos" else Finish.LENGTH
+        if (finish is Finish.LENGTH and last.tokens_predicted < request.limit) or await self._shifted(last):
+            raise of_limit(self.name, request, last.tokens_predicted)
         return Reply(
-            output_ids=reply.tokens,
-            prompt_tokens=reply.tokens_evaluated,
-            completion_tokens=reply.tokens_predicted,
+            output_ids=ids,
+            prompt_tokens=last.tokens_evaluated,
+            completion_tokens=last.tokens_predicted,
             finish=finish,
-            cached_tokens=reply.timings.cache_n if reply.timings else None,
+            cached_tokens=last.timings.cache_n if last.timings else None,
         )
 
     async def load(self) -> Load:
@@ -164,7 +178,7 @@ class LlamaCpp:
                 "post_sampling_probs": False,
                 "logit_bias": [[ids[at], _FORCE]],
             }
-            reply = await self._http.post("/completion", body, _Reply, patient=True)
+            reply = await self._http.post("/completion", body, _Chunk, patient=True)
             found = reply.completion_probabilities
             if len(found) != 1 or found[0].id != ids[at] or reply.tokens_evaluated != at:
                 raise ReplyFault(f"{self.name}: the log-probability at {at} is not that of the id {ids[at]}")
@@ -175,8 +189,45 @@ class LlamaCpp:
         body = {"content": text, "add_special": False, "parse_special": True}
         return (await self._http.post("/tokenize", body, _Tokens)).tokens
 
+    async def own_stops(self, candidates: list[int]) -> list[int]:
+        """Ask for each id: forced by a logit bias, an id of the end-of-generation set ends the answer at once."""
+        if not candidates:
+            return []
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def ends(token: int) -> bool:
+            body = _sampling(Sampling(temperature=0.0), 0) | {
+                "prompt": candidates[:1],
+                "n_predict": 2,
+                "seed": 0,
+                "cache_prompt": True,
+                "logit_bias": [[token, _FORCE]],
+            }
+            async with gate:
+                return (await self._http.post("/completion", body, _Chunk, patient=True)).stop_type == "eos"
+
+        found = await asyncio.gather(*map(ends, candidates))
+        return [token for token, end in zip(candidates, found, strict=True) if end]
+
     async def close(self) -> None:
         await self._http.close()
+
+    async def _drain(self, body: dict[str, Any]) -> tuple[list[int], _Chunk]:
+        ids: list[int] = []
+        async for chunk in self._http.stream("/completion", body, _Chunk):
+            if chunk.error:
+                raise of_status("llamacpp", self.name, chunk.error.code, msgspec.json.encode(chunk.error))
+            ids += chunk.tokens
+            if chunk.stop:
+                return ids, chunk
+        raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(ids)} ids")
+
+    async def _shifted(self, last: _Chunk) -> bool:
+        """Whether a server with context shift dropped the start of the prompt to go on. ``truncated`` alone only says
+        that the context was full at the end."""
+        if not last.truncated:
+            return False
+        return last.tokens_evaluated + last.tokens_predicted > ((await self.identify()).context or 0)
 
 
 def _sampling(sampling: Sampling, covered: int) -> dict[str, Any]:

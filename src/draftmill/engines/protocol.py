@@ -86,5 +86,8 @@ class Engine(Protocol):
     async def tokenize(self, text: str) -> list[int] | None:
         """The server's own ids for a text, special tokens parsed, none added; None where it has no such call."""
 
+    async def own_stops(self, candidates: list[int]) -> list[int]:
+        """Those of ``candidates`` that end an answer at this server although no request asks for it."""
+
     async def close(self) -> None:
         """Release the connection, and the server where this engine started it."""

@@ -146,6 +146,9 @@ class VLLM:
         except faults.NotServed:
             return None
 
+    async def own_stops(self, candidates: list[int]) -> list[int]:
+        return []  # it stops at the ids that it is sent, and at the end of sequence of the model's own files
+
     async def close(self) -> None:
         await self._http.close()
 

@@ -1,10 +1,12 @@
 """Training rows: the counting completions behind their prompts, in position order. Derived, always rebuildable."""
 
 from collections.abc import Iterator
-from pathlib import Path
+
+import msgspec
 
 from draftmill.errors import StorageError
 from draftmill.journal.files import replacing
+from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import PromptHead, read_heads
 from draftmill.journal.reader import completion_at, encode
 from draftmill.ledger.standing import Standing
@@ -31,27 +33,52 @@ def row(dataset: str, prompt: PromptHead, completion: Completion) -> Row:
     )
 
 
-def rows(dataset: str, prompts: Path, journal: Path, standing: Standing) -> Iterator[Row]:
+def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
     """Every counting row of a dataset, in position order, one in memory at a time."""
     counting = standing.counting()
     due = next(counting, None)
     if due is None:
         return
-    with journal.open("rb") as file:
-        for prompt in read_heads(prompts):
+    with folder.journal.open("rb") as file:
+        for prompt in read_heads(folder.prompts):
             if prompt.position != due[0]:
                 continue
-            yield row(dataset, prompt, completion_at(file, due[1]))
+            yield row(folder.name, prompt, completion_at(file, due[1]))
             due = next(counting, None)
             if due is None:
                 return
 
 
-def write_rows(dataset: str, prompts: Path, journal: Path, standing: Standing, target: Path) -> int:
-    """Write ``tokenized_data.jsonl`` whole or not at all. Returns the number of rows."""
-    count = 0
-    with replacing(target) as temporary, temporary.open("wb") as file:
-        for each in rows(dataset, prompts, journal, standing):
+class _Stamp(msgspec.Struct, frozen=True):
+    """What a rows file was built from; equal stamps mean that it need not be built again."""
+
+    journal_bytes: int
+    prompts_bytes: int
+    cut: int
+    rows: int
+
+
+def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
+    """Write ``tokenized_data.jsonl`` where it does not hold the counting rows as they stand. Returns their number."""
+    stamp = _Stamp(
+        journal_bytes=folder.journal.stat().st_size if folder.journal.exists() else 0,
+        prompts_bytes=folder.prompts.stat().st_size,
+        cut=standing.cut(),
+        rows=sum(1 for _ in standing.counting()),
+    )
+    if folder.rows.exists() and _read_stamp(folder) == stamp:
+        return stamp.rows
+    folder.rows_stamp.unlink(missing_ok=True)
+    with replacing(folder.rows) as temporary, temporary.open("wb") as file:
+        for each in rows(folder, standing):
             file.write(encode(each) + b"\n")
-            count += 1
-    return count
+    with replacing(folder.rows_stamp) as temporary:
+        temporary.write_bytes(encode(stamp) + b"\n")
+    return stamp.rows
+
+
+def _read_stamp(folder: DatasetFolder) -> _Stamp | None:
+    try:
+        return msgspec.json.decode(folder.rows_stamp.read_bytes(), type=_Stamp)
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return None

@@ -5,12 +5,14 @@ count is decided by order and budget alone: the shortest prefix of the order tha
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from draftmill.errors import StorageError
+from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import read_ids
 from draftmill.journal.reader import Entry, UnknownLine, scan
 from draftmill.ledger.order import ID_BYTES
@@ -41,7 +43,7 @@ class Standing:
     """What is known of every position of one dataset; about 33 bytes a position.
 
     ``unknown_lines`` are journal lines in a shape that is not known; ``strays`` are whole lines that belong to no
-    position of this dataset, or to one that already has its line.
+    position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended.
     """
 
     def __init__(self, ids: bytes, samples: int | None = None, budget: int | None = None) -> None:
@@ -54,6 +56,7 @@ class Standing:
         self._offsets = array("q", bytes(8 * self.positions))
         self.unknown_lines: list[UnknownLine] = []
         self.strays = 0
+        self.finishes: Counter[str] = Counter()
 
     def done(self, entry: Entry) -> bool:
         """Take in a journaled completion. False where it does not belong here or its position has one already."""
@@ -64,6 +67,7 @@ class Standing:
         self._states[position] = _DONE
         self._tokens[position] = entry.completion_tokens
         self._offsets[position] = entry.offset
+        self.finishes[entry.finish_reason.value] += 1
         return True
 
     def failed(self, failure: Failure) -> None:
@@ -131,28 +135,23 @@ class Standing:
 
 
 def load_standing(
-    prompts: Path,
-    journal: Path,
-    errors: Path,
-    *,
-    samples: int | None = None,
-    budget: int | None = None,
-    retry_errors: bool = False,
+    folder: DatasetFolder, *, samples: int | None = None, budget: int | None = None, retry_errors: bool = False
 ) -> Standing:
-    """Work out a dataset's standing from its files."""
+    """Work out a dataset's standing from its files. ``retry_errors``: positions with an error row are owed again."""
     ids = bytearray()
-    for number, prompt in enumerate(read_ids(prompts)):
+    for number, prompt in enumerate(read_ids(folder.prompts)):
         if prompt.position != number:
-            raise StorageError(f"{prompts}:{number + 1}: position {prompt.position} stands where {number} belongs")
+            place = f"{folder.prompts}:{number + 1}"
+            raise StorageError(f"{place}: position {prompt.position} stands where {number} belongs")
         ids += bytes.fromhex(prompt.id)
     standing = Standing(bytes(ids), samples, budget)
-    for entry in scan(journal):
+    for entry in scan(folder.journal):
         if isinstance(entry, UnknownLine):
             standing.unknown_lines.append(entry)
         else:
             standing.done(entry)
     if not retry_errors:
-        for failure in read_failures(errors):
+        for failure in read_failures(folder.errors):
             standing.failed(failure)
     return standing
 

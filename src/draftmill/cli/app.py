@@ -1,0 +1,51 @@
+"""The command ``draftmill``: its verbs, and the one place where an error becomes words and an exit status."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from draftmill import __version__
+from draftmill.cli import export, init, prepare, quickstart, run
+from draftmill.cli.console import say_error
+from draftmill.errors import DraftmillError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with `draftmill quickstart`, then `draftmill init` for a recipe of your own.",
+)
+app.command()(quickstart.quickstart)
+app.command()(init.init)
+app.command()(prepare.prepare)
+app.command()(run.run)
+app.command()(export.export)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"draftmill {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """On-policy, token-exact training data for speculative-decoding drafters, out of the model that you serve."""
+
+
+def main() -> None:
+    """Run the command line. Exit statuses: 0 what was promised holds, 1 it does not, 2 usage, 130 interrupted."""
+    try:
+        app()
+    except DraftmillError as error:
+        say_error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,66 @@
+"""How draftmill looks in a terminal: quiet, aligned, and the same in every verb."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from draftmill.errors import DraftmillError, RecipeError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_LABEL_WIDTH = 10
+
+
+def label(name: str, text: str, *, style: str = "") -> None:
+    """One line of a run's story on stderr: what it is about, then what happened."""
+    line = Text(f"  {name:<{_LABEL_WIDTH}} ", style="dim")
+    line.append(text, style=style or "default")
+    err.print(line)
+
+
+def say_error(error: DraftmillError) -> None:
+    """One clear message, its details, and what to do next."""
+    err.print(Text.assemble(("error: ", "bold red"), error.message))
+    for fault in error.faults if isinstance(error, RecipeError) else []:
+        err.print(Text(f"  {fault}"))
+    if error.advice:
+        err.print(Text.assemble(("  → ", "cyan"), error.advice))
+
+
+def advise(text: str) -> None:
+    """What to do next."""
+    err.print(Text.assemble(("  → ", "cyan"), text))
+
+
+def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]], *, total: Sequence[str] = ()) -> Table:
+    """A table without lines: (heading, justification) a column; ``total`` stands last, apart."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for heading, justify in columns:
+        grid.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    if total:
+        grid.add_row(*total, style="bold")
+    return grid
+
+
+def count(number: float) -> str:
+    """A count for people: 1,234 up to a million, then 12.3M."""
+    if number < 1_000_000:
+        return f"{number:,.0f}"
+    return f"{number / 1e6:,.2f}M" if number < 1e9 else f"{number / 1e9:,.2f}B"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as 42s, 3m10s or 2h05m; a dash where nobody knows."""
+    if seconds is None:
+        return "–"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

@@ -1,0 +1,33 @@
+"""``draftmill export``: the counting rows of a run in a trainer's format."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from draftmill.cli.options import Only
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    format: Annotated[str, typer.Option(help="jsonl: one row a line, input_ids and loss_mask.")] = "jsonl",
+    to: Annotated[Path | None, typer.Option(help="The file to write; RUN/export/rows.jsonl unless given.")] = None,
+    only: Only = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Leave rows out by name: truncated. Repeatable.")] = None,
+) -> None:
+    """Write the rows that count, of all datasets of a run, for a trainer.
+
+    Example: draftmill export runs/kimi --format jsonl --to data/kimi.jsonl
+    """
+    from draftmill.cli.console import count, label
+    from draftmill.export.jsonl import export_jsonl, formats
+
+    if format not in formats:
+        raise typer.BadParameter(f"{format!r} is not known; there is {', '.join(formats)}", param_hint="--format")
+    target = to or run / "export" / "rows.jsonl"
+    report = export_jsonl(run, target, only=tuple(only or ()), drop=tuple(drop or ()))
+    for name, rows in report.rows.items():
+        label(name, f"{count(rows)} rows")
+    for reason, rows in report.dropped.items():
+        label("dropped", f"{count(rows)} rows: {reason}", style="yellow")
+    label("written", f"{count(sum(report.rows.values()))} rows, {count(report.supervised)} supervised tokens: {target}")

@@ -1,0 +1,43 @@
+"""Options that several verbs share, and how they lay over a recipe."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from draftmill.recipe import Overrides
+
+RecipePath = Annotated[Path, typer.Argument(help="The recipe, a YAML file (`draftmill init` writes one).")]
+Out = Annotated[Path | None, typer.Option(help="The run's folder; runs/<recipe's name> unless given.")]
+Only = Annotated[list[str] | None, typer.Option(help="Only this dataset; may be given several times.")]
+Samples = Annotated[str | None, typer.Option(help="At most so many prompts a dataset, e.g. 10k.")]
+Budget = Annotated[str | None, typer.Option(help="Token budget a dataset, e.g. 10M or 250k.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on stdout.")]
+
+
+def overrides(
+    *,
+    only: list[str] | None = None,
+    engine: list[str] | None = None,
+    budget: str | None = None,
+    samples: str | None = None,
+    concurrency: str | None = None,
+    max_new_tokens: str | None = None,
+) -> "Overrides":
+    """The command line's values for a recipe."""
+    from draftmill.recipe import Overrides
+
+    return Overrides(
+        only=tuple(only or ()),
+        engines=tuple(engine or ()),
+        budget=budget,
+        samples=samples,
+        concurrency=concurrency,
+        max_new_tokens=max_new_tokens,
+    )
+
+
+def run_folder(recipe: Path, out: Path | None) -> Path:
+    """Where a recipe's run lies."""
+    return out or Path("runs") / recipe.stem

@@ -1,0 +1,45 @@
+"""``draftmill prepare``: read, order and render every dataset, without any engine."""
+
+import typer
+
+from draftmill.cli.options import Json, Only, Out, RecipePath, Samples, overrides, run_folder
+
+
+def prepare(
+    recipe: RecipePath, out: Out = None, only: Only = None, samples: Samples = None, json: Json = False
+) -> None:
+    """Make the prompts of a run and tell what the datasets hold; needs no engine.
+
+    Example: draftmill prepare recipe.yaml --out runs/kimi
+    """
+    import msgspec
+
+    from draftmill import recipe as recipes
+    from draftmill.cli.console import advise, count, err, table
+    from draftmill.cli.story import Story
+    from draftmill.mill.run import open_run
+
+    loaded = recipes.load(recipe, overrides(only=only, samples=samples))
+    folder = run_folder(recipe, out)
+    with open_run(loaded, recipe.parent, folder, only=tuple(only or ()), observer=Story()) as run:
+        reports = run.prepare()
+    if json:
+        typer.echo(msgspec.json.encode(reports).decode())
+    headings = ("rows", "unread", "prompts", "refused", "repeated", "mean tokens", "longest", "with tools")
+    rows = [
+        (
+            name,
+            r.format,
+            *(count(n) for n in (r.read, r.unread, r.positions, r.refused, r.repeated)),
+            count(r.prompt_tokens / max(1, r.positions - r.refused)),
+            f"{count(r.longest)} ({r.longest_where})",
+            count(r.with_tools),
+        )
+        for name, r in reports.items()
+    ]
+    err.print()
+    err.print(table([("dataset", ""), ("format", ""), *((h, "right") for h in headings)], rows))
+    err.print()
+    if any(r.unread for r in reports.values()):
+        advise(f"every unread row, with its file and line: {folder}/*/unread.jsonl")
+    advise(f"generate with: draftmill run {recipe} --out {folder}")

@@ -1,0 +1,126 @@
+"""``draftmill run``: make or continue a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from draftmill.cli.options import Budget, Json, Only, Out, RecipePath, Samples, overrides, run_folder
+
+if TYPE_CHECKING:
+    from draftmill.mill.loop import Limits
+    from draftmill.mill.result import Result
+    from draftmill.recipe import Recipe
+
+
+def run(
+    recipe: RecipePath,
+    out: Out = None,
+    only: Only = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="This engine instead of the recipe's: a URL or `embedded`; repeatable.")
+    ] = None,
+    budget: Budget = None,
+    samples: Samples = None,
+    concurrency: Annotated[
+        str | None, typer.Option(help="Requests at once, for every lane or by lane: 64, short=150,long=32.")
+    ] = None,
+    max_new_tokens: Annotated[
+        str | None, typer.Option(help="Token limit of an answer, for every lane or by lane: 4k, short=10240.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first N prompts of each dataset, and show some decoded.")
+    ] = None,
+    max_errors: Annotated[int | None, typer.Option(min=1, help="Stop after so many error rows.")] = None,
+    retry_errors: Annotated[bool, typer.Option(help="Try prompts that have an error row again.")] = False,
+    patience: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for engines when none answers any more.")
+    ] = 900.0,
+    drain: Annotated[float, typer.Option(min=0, help="Seconds that Ctrl-C gives to what is in flight.")] = 60.0,
+    json: Json = False,
+) -> None:
+    """Generate what a recipe asks for; the same command again continues where it stopped.
+
+    Example: draftmill run recipe.yaml --out runs/kimi --engine http://127.0.0.1:30000
+    """
+    from draftmill import recipe as recipes
+    from draftmill.mill.loop import Limits
+
+    loaded = recipes.load(
+        recipe,
+        overrides(
+            only=only,
+            engine=engine,
+            budget=budget,
+            samples=samples,
+            concurrency=concurrency,
+            max_new_tokens=max_new_tokens,
+        ),
+    )
+    folder = run_folder(recipe, out)
+    limits = Limits(max_errors=max_errors, patience=patience, drain=drain)
+    result = mill(
+        loaded,
+        recipe.parent,
+        folder,
+        limits,
+        only=tuple(only or ()),
+        first=limit,
+        retry_errors=retry_errors,
+        examples=1 if limit else 0,
+    )
+    raise typer.Exit(finish(result, f"draftmill run {recipe} --out {folder}", folder, limited=bool(limit), json=json))
+
+
+def mill(
+    recipe: "Recipe",
+    base: Path,
+    folder: Path,
+    limits: "Limits",
+    *,
+    only: tuple[str, ...] = (),
+    first: int | None = None,
+    retry_errors: bool = False,
+    examples: int = 0,
+) -> "Result":
+    """Prepare and generate, telling the story, and show the first rows of each dataset decoded."""
+    from draftmill.cli.console import label
+    from draftmill.cli.story import Story
+    from draftmill.cli.summary import show, show_example
+    from draftmill.mill.run import open_run
+
+    label("run", str(folder))
+    with open_run(recipe, base, folder, only=only, observer=Story()) as opened:
+        opened.prepare()
+        result = opened.mill(limits, first=first, retry_errors=retry_errors)
+        if examples and result.start.answers:
+            for dataset in opened.datasets:
+                for prompt, answer in opened.decoded(dataset.name, examples):
+                    show_example(prompt, answer)
+    show(result)
+    return result
+
+
+def finish(result: "Result", command: str, folder: Path, *, limited: bool = False, json: bool = False) -> int:
+    """Say how it ended and how to go on. Returns the exit status."""
+    import msgspec
+
+    from draftmill.cli.console import label, say_error
+    from draftmill.cli.summary import as_json, exit_code, next_steps
+    from draftmill.mill.loop import Ending
+
+    start = result.start
+    if json:
+        typer.echo(msgspec.json.encode(as_json(result)).decode())
+    if start.error:
+        say_error(start.error)
+    elif start.ending is not Ending.DONE:
+        label("stopped", start.ending.value, style="yellow")
+    elif not start.answers and not result.owed:
+        label("done", "nothing to do: every prompt is settled and its row is written", style="green")
+    elif limited and result.owed:
+        label("done", "the first prompts of each dataset are settled", style="green")
+    elif not result.owed:
+        label("done", "every prompt is settled", style="green" if not result.complaints else "")
+    next_steps(result, command, str(folder))
+    return exit_code(result, limited=limited)

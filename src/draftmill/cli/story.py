@@ -1,0 +1,157 @@
+"""A run told while it happens: a live table on a terminal, plain lines in a log. Everything goes to stderr."""
+
+import sys
+import threading
+import time
+
+from rich.live import Live
+from rich.table import Table
+
+from draftmill.cli.console import advise, count, duration, err, label, table
+from draftmill.mill.loop import Loop
+from draftmill.mill.observer import Observer
+from draftmill.mill.prompts import Prepared
+from draftmill.mill.seat import Seat
+from draftmill.mill.stream import Stream
+
+_PLAIN_EVERY = 10.0  # seconds between two plain progress lines
+_WARM_UP = 3.0  # seconds before a rate means anything
+_BAR = 20  # characters of a bar
+_LOUD = {"lost": "red", "paused": "red", "suspect": "red", "absent": "yellow", "cap": "yellow", "back": "green"}
+_QUIET = {"start", "prepared", "milling", "ended"}  # told elsewhere, in other words
+
+
+class Story(Observer):
+    """Prints what a run does."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._plain: _PlainLines | None = None
+        self._shown = 0.0
+
+    def note(self, kind: str, subject: str, message: str) -> None:
+        if kind not in _QUIET:
+            about = "" if subject == "run" else f"{subject}: "
+            label(kind, about + message, style=_LOUD.get(kind, ""))
+
+    def preparing(self, dataset: str, read: int, written: int) -> None:
+        if time.monotonic() - self._shown > (1.0 if err.is_terminal else _PLAIN_EVERY):
+            self._shown = time.monotonic()
+            label("reading", f"{dataset}: {count(read)} rows read, {count(written)} prompts written")
+
+    def prepared(self, dataset: str, report: Prepared, fresh: bool) -> None:
+        source = f"{count(report.read)} rows read as {report.format}" if fresh else "prepared before"
+        longest = f"longest {count(report.longest)} tokens"
+        label("prompts", f"{dataset}: {count(report.positions)} prompts, {longest}; {source}")
+        if fresh:
+            self._misgivings(dataset, report)
+
+    def seated(self, seats: list[Seat], compared: int) -> None:
+        for seat in seats:
+            who = seat.identity
+            facts = [who.kind if who.kind != seat.engine.name else "", who.version or "", who.model or ""]
+            facts += [f"{who.slots} slots" if who.slots else "", f"context {count(who.context)}" if who.context else ""]
+            label(
+                "engine", f"{seat.engine.name}: " + ", ".join(fact for fact in [*facts, f"{seat.cap} at once"] if fact)
+            )
+        equal = f"the engine's own ids equal ours on {compared} texts"
+        label("tokenizer", equal if compared else "no engine here can tokenize a text for us: not compared")
+
+    def milling(self, loop: Loop) -> None:
+        progress = _Progress(loop)
+        if err.is_terminal:
+            self._live = Live(get_renderable=progress.table, console=err, refresh_per_second=4, transient=True)
+            self._live.start()
+        else:
+            self._plain = _PlainLines(progress)
+            self._plain.start()
+
+    def milled(self) -> None:
+        if self._live:
+            self._live.stop()
+        if self._plain:
+            self._plain.stop()
+
+    def _misgivings(self, dataset: str, report: Prepared) -> None:
+        """What a fresh preparation found that its user should know."""
+        for reason, rows, first in report.unread_reasons:
+            label("unread", f"{dataset}: {count(rows)} rows: {reason} (first: {first})", style="yellow")
+        if report.refused:
+            label("refused", f"{dataset}: the chat template refuses {count(report.refused)} prompts", style="yellow")
+        if report.special_text_rows:
+            tokens = ", ".join(f"{token} in {count(n)}" for token, n in list(report.special_text.items())[:4])
+            where = f"(first: {report.special_text_first})"
+            text = f"{dataset}: {count(report.special_text_rows)} prompts hold typed special tokens: {tokens} {where}"
+            label("markers", text, style="yellow")
+            advise("the serving stack reads these as tokens too; drop the rows if nobody would send them")
+
+
+class _Progress:
+    """The loop's figures as a table or as lines."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._started = time.monotonic()
+
+    def table(self) -> Table:
+        columns = [("dataset", ""), ("", ""), ("prompts", "right"), ("tokens", "right"), ("tok/s", "right")]
+        columns += [("errors", "right"), ("in flight", "right"), ("left", "right")]
+        return table(columns, [self._row(stream) for stream in self._loop.streams])
+
+    def lines(self) -> list[str]:
+        lines = []
+        for stream in self._loop.streams:
+            name, _, prompts, tokens, rate, errors, flying, left = self._row(stream)
+            if stream.completed or stream.failed or stream.in_flight:
+                figures = f"{prompts} prompts, {tokens} tokens, {rate} tok/s, {errors} errors"
+                lines.append(f"{name}: {figures}, {flying} in flight, {left} left")
+        return lines
+
+    def _row(self, stream: Stream) -> tuple[str, ...]:
+        before = stream.resumed
+        done = before.counting + before.surplus + before.error + stream.completed + stream.failed
+        tokens = before.counting_tokens + stream.tokens
+        budget = stream.standing.budget
+        share = tokens / budget if budget else done / max(1, stream.end)
+        share = max(0.0, min(1.0, share))
+        seconds = time.monotonic() - self._started
+        rate = stream.tokens / seconds if seconds > _WARM_UP and stream.tokens else None
+        bar = "━" * round(share * _BAR) + "╌" * (_BAR - round(share * _BAR))
+        return (
+            stream.name,
+            bar,
+            f"{count(done)}/{count(stream.end)}",
+            f"{count(tokens)}/{count(budget)}" if budget else count(tokens),
+            count(rate) if rate else "–",
+            count(before.error + stream.failed),
+            count(stream.in_flight),
+            duration(self._left(stream, done, tokens, seconds)),
+        )
+
+    def _left(self, stream: Stream, done: int, tokens: int, seconds: float) -> float | None:
+        """Seconds until the dataset's end at the rate of this start."""
+        if seconds < _WARM_UP or not stream.completed:
+            return None
+        if budget := stream.standing.budget:
+            by_tokens = (budget - tokens) / (stream.tokens / seconds)
+            return max(0.0, min(by_tokens, (stream.end - done) * seconds / stream.completed))
+        return max(0.0, (stream.end - done) * seconds / stream.completed)
+
+
+class _PlainLines(threading.Thread):
+    """A progress line now and then, for a log."""
+
+    def __init__(self, progress: _Progress) -> None:
+        super().__init__(daemon=True)
+        self._progress = progress
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(_PLAIN_EVERY):
+            for line in self._progress.lines():
+                label("progress", line)
+            sys.stderr.flush()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()

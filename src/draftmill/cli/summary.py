@@ -1,0 +1,120 @@
+"""The end of a run in one table, its sum, and what to do next."""
+
+from collections import Counter
+from typing import Any
+
+from rich.text import Text
+
+from draftmill.cli.console import advise, count, duration, err, label, table
+from draftmill.ledger.standing import Tally
+from draftmill.mill.loop import Ending
+from draftmill.mill.result import DatasetResult, Result
+from draftmill.records import Finish
+
+_STATES = ("counting", "surplus", "passed_through", "error", "owed", "not_needed")
+
+
+def show(result: Result) -> None:
+    """Print the table, the sum of the states, and what was found amiss, on stderr."""
+    columns = [("dataset", "")] + [
+        (heading, "right")
+        for heading in ("prompts", "rows", "errors", "owed", "tokens", "mean", "stopped", "cut by limit")
+    ]
+    tallies = [d.tally for d in result.datasets]
+    finishes = sum((d.finishes for d in result.datasets), Counter[str]())
+    total = _row("all", _sum(tallies), sum(d.rows for d in result.datasets), finishes, False)
+    rows = [_row(d.name, d.tally, d.rows, d.finishes, d.exhausted) for d in result.datasets]
+    err.print()
+    err.print(table(columns, rows, total=total if len(rows) > 1 else ()))
+    err.print()
+    label("states", _sum_line(_sum(tallies)))
+    start = result.start
+    if start.answers:
+        rate = start.tokens / start.seconds if start.seconds else 0
+        spent = f"{count(start.answers)} answers, {count(start.tokens)} tokens in {duration(start.seconds)}"
+        label("this start", f"{spent}: {count(rate)} tok/s")
+    if start.clamped:
+        text = f"the context left {count(start.clamped)} answers less than the lane's limit; each line has its limit"
+        label("clamped", text, style="yellow")
+    if start.suspects:
+        label("suspects", f"{start.suspects} replies were set aside in suspects.jsonl", style="red")
+    for complaint in result.complaints:
+        label("amiss", complaint, style="red")
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """The same figures for a script."""
+    return {
+        "ending": result.start.ending.name.lower(),
+        "error": result.start.error.message if result.start.error else None,
+        "complaints": result.complaints,
+        "seconds": round(result.start.seconds, 3),
+        "answers": result.start.answers,
+        "tokens": result.start.tokens,
+        "datasets": {d.name: _dataset_json(d) for d in result.datasets},
+    }
+
+
+def exit_code(result: Result, *, limited: bool = False) -> int:
+    """0 where everything that was asked for is settled and nothing is amiss."""
+    if result.start.ending is Ending.INTERRUPTED:
+        return 130
+    incomplete = result.owed > 0 and not limited
+    return 1 if result.start.ending is not Ending.DONE or incomplete or result.complaints else 0
+
+
+def next_steps(result: Result, command: str, run: str) -> None:
+    """How to go on."""
+    if result.owed:
+        advise(f"{count(result.owed)} prompts are owed; go on with: {command}")
+    elif any(d.tally.error for d in result.datasets):
+        advise(f"the errors stand in {run}/*/errors.jsonl; try them again with: {command} --retry-errors")
+    if any(d.rows for d in result.datasets):
+        advise(f"rows: {run}/*/tokenized_data.jsonl; hand them to a trainer with: draftmill export {run}")
+
+
+def _dataset_json(d: DatasetResult) -> dict[str, Any]:
+    states = {state: getattr(d.tally, state) for state in _STATES}
+    return {
+        "positions": d.tally.positions,
+        **states,
+        "adds_up": d.tally.adds_up(),
+        "rows": d.rows,
+        "tokens": d.tally.counting_tokens,
+        "finishes": dict(d.finishes),
+        "exhausted": d.exhausted,
+    }
+
+
+def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], exhausted: bool) -> tuple[str, ...]:
+    answers = sum(finishes.values())
+    cut = finishes[Finish.LENGTH.value]
+    return (
+        name,
+        count(tally.positions),
+        count(rows),
+        count(tally.error),
+        count(tally.owed),
+        count(tally.counting_tokens) + (" exhausted" if exhausted else ""),
+        count(tally.counting_tokens / tally.counting) if tally.counting else "–",
+        count(finishes[Finish.STOP.value]),
+        f"{count(cut)} ({cut / answers:.0%})" if answers else "–",
+    )
+
+
+def _sum(tallies: list[Tally]) -> Tally:
+    return Tally(*(sum(getattr(t, field) for t in tallies) for field in Tally.__struct_fields__))
+
+
+def _sum_line(tally: Tally) -> str:
+    terms = " + ".join(f"{count(getattr(tally, state))} {state.replace('_', ' ')}" for state in _STATES)
+    return f"{count(tally.positions)} positions = {terms}"
+
+
+def show_example(prompt: str, answer: str) -> None:
+    """One row as text: the prompt dim, the supervised part marked."""
+    err.print()
+    err.print(Text("  one row, decoded; the supervised part stands between the marks", style="dim"))
+    err.print(Text(prompt, style="dim"), end="")
+    err.print(Text.assemble(("⟦", "bold green"), (answer, "green"), ("⟧", "bold green")))
+    err.print()

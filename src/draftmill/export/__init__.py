@@ -1,0 +1,1 @@
+"""Rows to each trainer's format."""

@@ -1,0 +1,74 @@
+"""JSONL rows, ``{"input_ids", "loss_mask", …}`` one a line: what SpecForge and speculators read."""
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from draftmill.errors import RunError, StorageError
+from draftmill.journal.files import disk_advice, replacing
+from draftmill.journal.folder import RunFolder
+from draftmill.journal.reader import encode
+from draftmill.ledger.rows import rows
+from draftmill.ledger.settings import read_settings
+from draftmill.ledger.standing import load_standing
+from draftmill.recipe import Recipe
+from draftmill.records import Finish, Row
+
+formats = ("jsonl",)
+
+# name → whether a row is left out; a filter applies here and nowhere earlier, and what it drops is counted
+FILTERS = {"truncated": lambda row: row.finish_reason is Finish.LENGTH}
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """Rows written by dataset, rows left out by filter, and how many tokens the trainer will learn from."""
+
+    rows: dict[str, int]
+    dropped: dict[str, int]
+    supervised: int
+
+
+def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Exported:
+    """Write the counting rows of a run's datasets into one file, whole or not at all.
+
+    Raises RunError where there is no run, no such dataset or filter, or not one row.
+    """
+    folder = RunFolder(run)
+    settings = read_settings(folder)
+    if settings is None:
+        raise RunError(f"{run}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
+    recipe = Recipe.model_validate(settings.recipe)
+    names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
+    _refuse_unknown("dataset", only, names)
+    _refuse_unknown("filter", drop, list(FILTERS))
+    written: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
+    supervised = 0
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{target}: cannot be written: {error.strerror or error}", disk_advice(error)) from error
+    with replacing(target) as temporary, temporary.open("wb", buffering=1 << 20) as file:
+        for name in only or names:
+            dataset, files = recipe.dataset(name), folder.dataset(name)
+            for row in rows(files, load_standing(files, samples=dataset.samples, budget=dataset.budget)):
+                if reason := _left_out(row, drop):
+                    dropped[reason] += 1
+                    continue
+                file.write(encode(row) + b"\n")
+                written[name] += 1
+                supervised += row.completion_tokens
+        if not written:
+            raise RunError(f"{run}: there is no row to export", "generate some first with `draftmill run`")
+    return Exported(dict(written), dict(dropped), supervised)
+
+
+def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:
+    return next((name for name in drop if FILTERS[name](row)), None)
+
+
+def _refuse_unknown(what: str, given: tuple[str, ...], known: list[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise RunError(f"no {what} {name!r}; there is {', '.join(known) or 'none'}")

@@ -1,0 +1,48 @@
+"""Where everything of a run lies on disk."""
+
+from pathlib import Path
+
+from draftmill.errors import StorageError
+
+
+class DatasetFolder:
+    """The files of one dataset of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.prompts = path / "prompts.jsonl"
+        self.prepared = path / "prepared.json"
+        self.unread = path / "unread.jsonl"
+        self.journal = path / "raw_responses.jsonl"
+        self.errors = path / "errors.jsonl"
+        self.suspects = path / "suspects.jsonl"
+        self.rows = path / "tokenized_data.jsonl"
+        self.rows_stamp = path / "rows.json"
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = path / "run.yaml"
+        self.tokenizer = path / "tokenizer"
+        self.lock = path / "lock"
+        self.events = path / "events.jsonl"
+        self.load = path / "load.jsonl"
+        self.logs = path / "logs"
+
+    def create(self) -> None:
+        """Make the folder. Raises StorageError where that cannot be."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be made: {error.strerror or error}") from error
+
+    def dataset(self, name: str) -> DatasetFolder:
+        return DatasetFolder(self.path / name)
+
+    def datasets(self) -> list[DatasetFolder]:
+        """The datasets that have been prepared here, by name."""
+        return [DatasetFolder(f.parent) for f in sorted(self.path.glob("*/prompts.jsonl"))]

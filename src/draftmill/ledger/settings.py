@@ -1,0 +1,101 @@
+"""``run.yaml``: what a run was begun with. A continued run that would mix two kinds of data is refused.
+
+Budgets, samples, concurrency, token limits, engines and further datasets may change from one start to the next.
+What decides the distribution of the answers or the identity of a prompt may not.
+"""
+
+from typing import Any
+
+import msgspec
+import yaml
+
+from draftmill import __version__
+from draftmill.errors import RunError, StorageError
+from draftmill.journal.files import replacing
+from draftmill.journal.folder import RunFolder
+from draftmill.recipe import Dataset, Recipe
+
+# of one dataset; `name` ties it to its older self
+_FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """A run's frozen settings. ``date`` is what templates get for today; ``files`` are digests of the model's files."""
+
+    draftmill: str
+    date: str
+    recipe: dict[str, Any]
+    files: dict[str, str]
+    tokenizer_sha256: str
+    template_sha256: str
+    vocab_size: int
+    stop_ids: list[int]
+
+
+def read_settings(folder: RunFolder) -> Settings | None:
+    """The settings of a run, or None where none has begun. Raises StorageError for a damaged file."""
+    try:
+        return msgspec.convert(yaml.safe_load(folder.settings.read_text()), Settings)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, yaml.YAMLError, msgspec.ValidationError) as error:
+        first = str(error).splitlines()[0]
+        raise StorageError(f"{folder.settings}: cannot be read: {first}", "restore it, or start a new run") from error
+
+
+def write_settings(folder: RunFolder, settings: Settings) -> None:
+    text = yaml.safe_dump(msgspec.to_builtins(settings), sort_keys=False, allow_unicode=True)
+    with replacing(folder.settings) as temporary:
+        temporary.write_text(text)
+
+
+def settings_of(
+    recipe: Recipe,
+    *,
+    date: str,
+    files: dict[str, str],
+    digests: tuple[str, str],
+    vocab_size: int,
+    stop_ids: tuple[int, ...],
+) -> Settings:
+    """The settings of a run that begins now. ``digests`` are the tokenizer's and the template's."""
+    return Settings(__version__, date, recipe.model_dump(mode="json"), files, *digests, vocab_size, list(stop_ids))
+
+
+def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
+    """Raises RunError naming every setting that may not change and did."""
+    changed = changes(Recipe.model_validate(frozen.recipe), recipe)
+    if changed:
+        raise RunError(
+            f"{folder.path}: this run was begun with other settings: " + "; ".join(changed),
+            "put them back, or give another --out: answers of different settings are not mixed in one run",
+        )
+
+
+def merged(frozen: Settings, recipe: Recipe) -> Settings:
+    """The settings with what may change taken from today's recipe; a dataset that it leaves out stays in the run."""
+    now = recipe.model_dump(mode="json")
+    names = {dataset["name"] for dataset in now["datasets"]}
+    now["datasets"] += [d for d in frozen.recipe["datasets"] if d["name"] not in names]
+    now["lanes"] = frozen.recipe["lanes"] | now["lanes"]
+    return msgspec.structs.replace(frozen, recipe=now)
+
+
+def changes(old: Recipe, new: Recipe) -> list[str]:
+    """Each setting that decides the data and differs, as ``path: old → new``. Pure."""
+    pairs: list[tuple[str, object, object]] = [("seed", old.seed, new.seed)]
+    known = {dataset.name: dataset for dataset in old.datasets}
+    for dataset in new.datasets:
+        if dataset.name in known:
+            pairs += _dataset_pairs(old, known[dataset.name], new, dataset)
+    return list(dict.fromkeys(f"{path}: {a!r} → {b!r}" for path, a, b in pairs if a != b))
+
+
+def _dataset_pairs(old: Recipe, before: Dataset, new: Recipe, now: Dataset) -> list[tuple[str, object, object]]:
+    name = now.name
+    pairs = [(f"{name}.{field}", getattr(before, field), getattr(now, field)) for field in _FROZEN_DATASET]
+    sampling = old.sampling_of(before).model_dump(), new.sampling_of(now).model_dump()
+    pairs += [(f"{name}.sampling.{key}", sampling[0][key], sampling[1][key]) for key in sampling[0]]
+    template = old.template_of(before), new.template_of(now)
+    keys = sorted(template[0].keys() | template[1].keys())
+    return pairs + [(f"{name}.template.{key}", template[0].get(key), template[1].get(key)) for key in keys]

@@ -1,0 +1,1 @@
+"""The run: prompts prepared, engines checked, answers generated and journaled, rows written."""

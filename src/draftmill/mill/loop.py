@@ -1,0 +1,388 @@
+"""The loop: owed prompts to open seats, checked replies to the scribe, faults down their three paths."""
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+
+from draftmill.engines.check import check_reply
+from draftmill.engines.protocol import Load, Reply, Request
+from draftmill.errors import (
+    CapacityFault,
+    DraftmillError,
+    EngineError,
+    ReplyFault,
+    RunError,
+    SetupFault,
+    TransportFault,
+)
+from draftmill.journal.reader import encode
+from draftmill.journal.writer import Appender
+from draftmill.mill.scribe import Scribe
+from draftmill.mill.seat import Seat, State
+from draftmill.mill.stream import Stream
+from draftmill.mill.work import Then, Work, decide, delay
+from draftmill.recipe import Lane
+from draftmill.records import Completion, Failure
+
+_LOAD_EVERY = 10.0  # seconds between two load samples
+_OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
+_CANCEL_SECONDS = 10.0  # for cancelled calls to let go of their connections
+
+
+class Ending(Enum):
+    """Why a loop ended."""
+
+    DONE = "every prompt that was asked for is settled"
+    INTERRUPTED = "interrupted"
+    ERRORS = "too many errors"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop. ``patience``: seconds without an open engine. ``drain``: seconds for what is in flight."""
+
+    max_errors: int | None = None
+    patience: float = 900.0
+    drain: float = 60.0
+
+
+@dataclass
+class _LaneState:
+    name: str
+    cap: int | None
+    streams: list[tuple[int, Stream]]
+    in_flight: int = 0
+    waiting: list[tuple[float, int, Work]] = field(default_factory=list)  # a heap by the time they may be sent again
+
+    def next(self, now: float) -> Work | None:
+        if self.waiting and self.waiting[0][0] <= now:
+            return heapq.heappop(self.waiting)[2]
+        for index, stream in self.streams:
+            if prompt := stream.next():
+                return Work(index, prompt)
+        return None
+
+
+class Loop:
+    """Feeds the seats until nothing is owed, then says why it ended.
+
+    ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's. One ending
+    holds an error in ``error``; then nothing received is lost, and what was in flight is owed again.
+    """
+
+    def __init__(
+        self,
+        streams: list[Stream],
+        seats: list[Seat],
+        lanes: dict[str, Lane],
+        *,
+        stop_ids: tuple[int, ...],
+        vocab_size: int,
+        limits: Limits,
+        tell: Callable[[str, str, str], None],
+        load_log: Appender,
+    ) -> None:
+        self.streams = streams
+        self.seats = seats
+        self.error: DraftmillError | None = None
+        self.stopping: Ending | None = None
+        self.suspects = 0
+        self.clamped = 0
+        self._lanes = [
+            _LaneState(name, None if lane.concurrency == "auto" else lane.concurrency, mine)
+            for name, lane in lanes.items()
+            if (mine := [(i, s) for i, s in enumerate(streams) if s.lane == name])
+        ]
+        self._stop_ids = stop_ids
+        self._vocab_size = vocab_size
+        self._limits = limits
+        self._tell = tell
+        self._load_log = load_log
+        self._wake = asyncio.Event()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._order = itertools.count()
+        self._alone: list[Work] = []
+        self._one_alone = False
+        self._crash: BaseException | None = None
+        self._no_seat_since: float | None = None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._calls)
+
+    def stop(self, ending: Ending, error: DraftmillError | None = None) -> None:
+        """Send nothing new, give what is in flight its time, then end. A second interrupt ends at once."""
+        if self.stopping is not None and ending is Ending.INTERRUPTED:
+            for call in self._calls:
+                call.cancel()
+        self.stopping = self.stopping or ending
+        self.error = self.error or error
+        self._wake.set()
+
+    async def run(self) -> Ending:
+        """Until everything is settled or something stops it. The files are synced when it returns."""
+        self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure))
+        sampler = asyncio.create_task(self._sample_loads())
+        try:
+            while self.stopping is None:
+                self._dispatch()
+                if not self._calls and not self._pending():
+                    break
+                self._check_patience()
+                await self._sleep()
+            await self._drain()
+        finally:
+            sampler.cancel()
+            await asyncio.gather(sampler, return_exceptions=True)
+            await self._scribe.close()
+        if self._crash:
+            raise self._crash
+        if self._scribe.failure:
+            self.error = self._scribe.failure
+            return Ending.FAILED
+        return self.stopping or Ending.DONE
+
+    # dispatch
+
+    def _dispatch(self) -> None:
+        """Fill every free place, one prompt a lane in turn, so that no lane starves another."""
+        if self._alone:
+            self._dispatch_alone()
+        now = time.monotonic()
+        open_lanes = [] if self._alone or self._one_alone else list(self._lanes)
+        while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
+            open_lanes = [lane for lane in open_lanes if self._dispatch_one(lane, now)]
+
+    def _dispatch_one(self, lane: _LaneState, now: float) -> bool:
+        """Send a lane's next prompt. False where the lane has none for now, or no place for it."""
+        if lane.cap is not None and lane.in_flight >= lane.cap:
+            return False
+        work = lane.next(now)
+        if work is None:
+            return False
+        length = len(work.prompt.prompt_ids)
+        fitting = [seat for seat in self.seats if seat.room(length)]
+        free = [seat for seat in fitting if seat.free]
+        if work.prompt.fault:
+            self._give_up(work, "render", work.prompt.fault, None)
+        elif not fitting:
+            most = max(seat.identity.max_prompt or seat.identity.context or 0 for seat in self.seats)
+            self._give_up(work, "too_long", f"the prompt has {length} tokens; the engine's context is {most}", None)
+        elif not free:
+            self._later(lane, work, _OTHER_SEAT_SECONDS)
+            return False
+        else:
+            self._send(lane, min(free, key=lambda seat: seat.in_flight / seat.cap), work)
+        return True
+
+    def _dispatch_alone(self) -> None:
+        """A prompt that was there at several engine deaths goes out with nothing else in flight."""
+        if self._calls:
+            return
+        work = self._alone[0]
+        seat = next((s for s in self.seats if s.free and s.room(len(work.prompt.prompt_ids))), None)
+        if seat is not None:
+            self._alone.pop(0)
+            work.alone = self._one_alone = True
+            self._send(self._lane(work), seat, work)
+
+    def _send(self, lane: _LaneState, seat: Seat, work: Work) -> None:
+        stream = self.streams[work.dataset]
+        room = seat.room(len(work.prompt.prompt_ids))
+        self.clamped += room < stream.limit
+        request = Request(
+            prompt_ids=work.prompt.prompt_ids,
+            limit=min(stream.limit, room),
+            sampling=stream.sampling,
+            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
+            tag=f"{work.prompt.id}-{work.prompt.turn}-{next(self._order)}",
+        )
+        lane.in_flight += 1
+        seat.in_flight += 1
+        call = asyncio.create_task(self._call(lane, seat, work, request))
+        self._calls.add(call)
+        call.add_done_callback(self._landed)
+
+    def _landed(self, call: "asyncio.Task[None]") -> None:
+        self._calls.discard(call)
+        if not call.cancelled() and (crash := call.exception()):
+            self._crash = crash  # a fault of ours: it ends the run with its traceback, never a silent loss
+            self.stop(Ending.FAILED)
+
+    # replies and faults
+
+    async def _call(self, lane: _LaneState, seat: Seat, work: Work, request: Request) -> None:
+        started = time.monotonic()
+        try:
+            reply = await seat.engine.generate(request)
+            if reason := check_reply(request, reply, self._vocab_size):
+                raise _Suspect(f"{seat.engine.name}: {reason}", reply)
+        except EngineError as fault:
+            self._failed(lane, seat, work, request, fault)
+        else:
+            seat.answered()
+            self._keep(seat, work, request, reply, time.monotonic() - started)
+        finally:
+            lane.in_flight -= 1
+            seat.in_flight -= 1
+            self._one_alone = self._one_alone and not work.alone
+            self._wake.set()
+
+    def _keep(self, seat: Seat, work: Work, request: Request, reply: Reply, seconds: float) -> None:
+        stream, prompt = self.streams[work.dataset], work.prompt
+        completion = Completion(
+            id=prompt.id,
+            position=prompt.position,
+            turn=prompt.turn,
+            output_ids=reply.output_ids,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            finish_reason=reply.finish,
+            matched_stop=reply.matched_stop,
+            cached_tokens=reply.cached_tokens,
+            seconds=round(seconds, 3),
+            engine=seat.engine.name,
+            limit=request.limit,
+        )
+
+        def durable() -> None:
+            stream.answered(reply.completion_tokens, reply.finish.value)
+            self._wake.set()
+
+        self._scribe.put(stream.journal, encode(completion), durable)
+
+    def _failed(self, lane: _LaneState, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
+        match fault:
+            case CapacityFault():
+                seat.refused(fault)
+            case SetupFault():
+                seat.pause(fault, self._wake.set)
+            case TransportFault():
+                seat.doubt(fault, self._wake.set)
+        then = decide(fault, work)
+        work.history.append(fault.message)
+        if then is Then.ERROR:
+            kind = "engine_death" if isinstance(fault, TransportFault) else "prompt"
+            self._give_up(work, kind, fault.message, seat.engine.name)
+            return
+        if then is Then.SUSPECT:
+            self._set_aside(seat, work, request, fault)
+        work.faults += isinstance(fault, TransportFault)
+        if then is Then.ALONE:
+            self._alone.append(work)
+        else:
+            self._later(lane, work, delay(work.faults) if then is Then.LATER else 0.0)
+
+    def _set_aside(self, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
+        """Keep the evidence of a reply that cannot be believed; the second one stops the run."""
+        stream, prompt = self.streams[work.dataset], work.prompt
+        evidence = {
+            "id": prompt.id,
+            "position": prompt.position,
+            "turn": prompt.turn,
+            "reason": fault.message,
+            "engine": seat.engine.name,
+            "limit": request.limit,
+            "prompt_ids": prompt.prompt_ids,
+            "reply": getattr(fault, "reply", None),
+        }
+        self._scribe.put(stream.suspect(), encode(evidence))
+        self.suspects += 1
+        self._tell("suspect", seat.engine.name, fault.message)
+        if self.suspects > 1:
+            error = RunError(
+                f"a second reply cannot be believed: {fault.message}",
+                f"the evidence is in {stream.folder.suspects}; nothing of it went into the journal",
+            )
+            self.stop(Ending.FAILED, error)
+
+    def _give_up(self, work: Work, kind: str, reason: str, engine: str | None) -> None:
+        stream, prompt = self.streams[work.dataset], work.prompt
+        failure = Failure(
+            prompt.id, prompt.position, prompt.turn, kind, reason, len(work.history) or 1, engine, prompt.where
+        )
+
+        def durable() -> None:
+            stream.gave_up()
+            if sum(s.failed for s in self.streams) >= (self._limits.max_errors or 1 << 62):
+                self.stop(Ending.ERRORS)
+            self._wake.set()
+
+        self._scribe.put(stream.errors, encode(failure), durable)
+
+    def _later(self, lane: _LaneState, work: Work, seconds: float) -> None:
+        heapq.heappush(lane.waiting, (time.monotonic() + seconds, next(self._order), work))
+
+    # waiting and ending
+
+    def _pending(self) -> bool:
+        """Whether anything is under way (waiting and on the way to the disk included) or may still be sent."""
+        return any(stream.in_flight or stream.ready() for stream in self.streams)
+
+    def _lane(self, work: Work) -> _LaneState:
+        return next(lane for lane in self._lanes if lane.name == self.streams[work.dataset].lane)
+
+    async def _sleep(self) -> None:
+        """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""
+        due = min((lane.waiting[0][0] for lane in self._lanes if lane.waiting), default=float("inf"))
+        timeout = min(1.0, max(0.01, due - time.monotonic()))
+        try:
+            await asyncio.wait_for(self._wake.wait(), timeout)
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    def _check_patience(self) -> None:
+        """No open seat: at once the end where the set-up refuses everything, else after the patience."""
+        if any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
+            self._no_seat_since = None
+            return
+        now = time.monotonic()
+        self._no_seat_since = self._no_seat_since or now
+        hopeless = all(seat.state is State.PAUSED and not seat.ever_answered for seat in self.seats)
+        if hopeless or now - self._no_seat_since >= self._limits.patience:
+            why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.why}" for seat in self.seats)
+            advice = "mend the engine and run the same command again; what was in flight is owed, nothing is lost"
+            self.stop(Ending.FAILED, RunError(f"no engine takes work: {why}", advice))
+
+    async def _drain(self) -> None:
+        """At a stop: what is in flight gets its time, then is let go; its positions stay owed."""
+        if self._calls and self.error is None:
+            self._tell("drain", "run", f"{len(self._calls)} in flight get up to {self._limits.drain:.0f} s to finish")
+            await asyncio.wait(set(self._calls), timeout=self._limits.drain)
+        for call in self._calls:
+            call.cancel()
+        if self._calls:
+            await asyncio.wait(set(self._calls), timeout=_CANCEL_SECONDS)
+
+    async def _sample_loads(self) -> None:
+        while True:
+            for seat in self.seats:
+                try:
+                    load: Load | None = await seat.engine.load()
+                except EngineError:
+                    load = None
+                sample = {
+                    "time": round(time.time(), 3),
+                    "engine": seat.engine.name,
+                    "state": seat.state.value,
+                    "in_flight": seat.in_flight,
+                    "load": load,
+                }
+                self._scribe.put(self._load_log, encode(sample))
+            await asyncio.sleep(_LOAD_EVERY)
+
+
+class _Suspect(ReplyFault):
+    """A reply that failed its check, with the reply as evidence."""
+
+    def __init__(self, message: str, reply: Reply) -> None:
+        super().__init__(message)
+        self.reply = msgspec.to_builtins(reply)

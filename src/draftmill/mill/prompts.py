@@ -1,0 +1,244 @@
+"""Prepare a dataset: source rows → conversations in the dataset's order → prompt ids in ``prompts.jsonl``.
+
+The source is read once as a stream. Its conversations go to a spool on disk, only ids and ranks stay in memory; then
+the first ``samples`` of the order are rendered, batch by batch. The file appears whole or not at all.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from draftmill.errors import RenderError, RunError, SourceError, StorageError
+from draftmill.journal.files import disk_advice, replacing
+from draftmill.journal.folder import DatasetFolder
+from draftmill.journal.prompts import read_ids
+from draftmill.journal.reader import encode
+from draftmill.ledger.order import canonical, conversation_id, rank
+from draftmill.recipe import Dataset
+from draftmill.records import Conversation, Prompt, UnreadRow
+from draftmill.render.special import SpecialText
+from draftmill.render.template import ChatTemplate
+from draftmill.render.tokenizer import Tokenizer
+from draftmill.sources import Source
+
+_BATCH = 256  # prompts tokenized at once: enough for the tokenizer's own threads
+_REASONS = 5  # kinds of unread rows that the report shows
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """The report of a prepared dataset. read = available / n + unread, and positions ≤ available."""
+
+    format: str
+    why: str
+    read: int
+    unread: int
+    unread_reasons: list[tuple[str, int, str]]  # reason, rows, first place
+    available: int
+    positions: int
+    repeated: int
+    refused: int
+    special_text: dict[str, int]  # special token typed as text → rows
+    special_text_rows: int
+    special_text_first: str
+    prompt_tokens: int
+    longest: int
+    longest_where: str
+    with_tools: int
+
+
+class _Spooled(msgspec.Struct):
+    """One conversation on its way through the spool."""
+
+    where: str
+    conversation: Conversation
+
+
+class Preparation:
+    """Prepares one dataset. ``on_progress`` hears (rows read, prompts written) now and then."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        folder: DatasetFolder,
+        *,
+        seed: int,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        arguments: dict[str, Any],
+        on_progress: Callable[[int, int], None] = lambda _read, _written: None,
+    ) -> None:
+        self._dataset = dataset
+        self._folder = folder
+        self._seed = seed
+        self._tokenizer = tokenizer
+        self._template = template
+        self._arguments = arguments
+        self._progress = on_progress
+        self._special = SpecialText(tokenizer.special)
+        self._ids: list[str] = []
+        self._ranks = array("Q")
+        self._offsets = array("Q")
+
+    def run(self, source: Source) -> Prepared:
+        """Read, order, render, write. Raises SourceError when nothing can be read, RunError when prompts that this run
+        already has are no longer the head of the order."""
+        folder = self._folder
+        folder.path.mkdir(parents=True, exist_ok=True)
+        spool = folder.path / ".prepare.spool"
+        try:
+            read, unread = self._spool(source, spool)
+            order = sorted(range(len(self._ids)), key=self._ranks.__getitem__)[: self._dataset.samples]
+            self._refuse_other_head(order)
+            prepared = self._write(order, spool, source, read, unread)
+        except OSError as error:
+            raise StorageError(
+                f"{folder.path}: cannot be written: {error.strerror or error}", disk_advice(error)
+            ) from error
+        finally:
+            spool.unlink(missing_ok=True)
+        return prepared
+
+    def _spool(self, source: Source, spool: Path) -> tuple[int, list[UnreadRow]]:
+        """Every readable conversation to disk, its id, rank and offset to memory."""
+        seen: Counter[bytes] = Counter()
+        unread: list[UnreadRow] = []
+        read = offset = 0
+        with spool.open("wb", buffering=1 << 20) as file:
+            for read, row in enumerate(source.rows(), start=1):
+                if read % 2048 == 0:
+                    self._progress(read, 0)
+                if isinstance(row, UnreadRow):
+                    unread.append(row)
+                    continue
+                key = canonical(row.conversation)
+                for _ in range(self._dataset.n):
+                    id = conversation_id(self._dataset.name, key, seen[key])
+                    seen[key] += 1
+                    self._ids.append(id)
+                    self._ranks.append(rank(self._seed, id))
+                    self._offsets.append(offset)
+                line = encode(_Spooled(str(row.where), row.conversation)) + b"\n"
+                file.write(line)
+                offset += len(line)
+        self._repeated = sum(count - self._dataset.n for count in seen.values())
+        if not self._ids:
+            first = f"; the first: {unread[0].where}: {unread[0].reason}" if unread else ""
+            raise SourceError(f"dataset {self._dataset.name}: none of its {read} rows could be read as a prompt{first}")
+        return read, unread
+
+    def _refuse_other_head(self, order: list[int]) -> None:
+        if not self._folder.prompts.exists():
+            return
+        for number, old in enumerate(read_ids(self._folder.prompts)):
+            if number >= len(order) or self._ids[order[number]] != old.id:
+                raise RunError(
+                    f"dataset {self._dataset.name}: its source changed since this run began (position {number} is "
+                    "another conversation now)",
+                    "restore the source, keep `samples` as it was, or start a new run",
+                )
+
+    def _write(self, order: list[int], spool: Path, source: Source, read: int, unread: list[UnreadRow]) -> Prepared:
+        refused = tokens = longest = with_tools = special_rows = 0
+        longest_where = special_first = ""
+        special: Counter[str] = Counter()
+        with replacing(self._folder.prompts) as temporary, temporary.open("wb", buffering=1 << 20) as out:
+            for prompt in self._prompts(order, spool):
+                out.write(encode(prompt) + b"\n")
+                length = len(prompt.prompt_ids)
+                refused += bool(prompt.fault)
+                tokens += length
+                with_tools += prompt.tools is not None
+                if length > longest:
+                    longest, longest_where = length, prompt.where
+                found = self._special.found(Conversation(prompt.messages, prompt.tools))
+                special.update(found)
+                special_rows += bool(found)
+                special_first = special_first or (prompt.where if found else "")
+                if prompt.position % _BATCH == 0:
+                    self._progress(read, prompt.position)
+        prepared = Prepared(
+            format=source.format,
+            why=source.why,
+            read=read,
+            unread=len(unread),
+            unread_reasons=_reasons(unread),
+            available=len(self._ids),
+            positions=len(order),
+            repeated=self._repeated,
+            refused=refused,
+            special_text=dict(special.most_common()),
+            special_text_rows=special_rows,
+            special_text_first=special_first,
+            prompt_tokens=tokens,
+            longest=longest,
+            longest_where=longest_where,
+            with_tools=with_tools,
+        )
+        with replacing(self._folder.unread) as temporary:
+            temporary.write_bytes(b"".join(encode(row) + b"\n" for row in unread))
+        with replacing(self._folder.prepared) as temporary:
+            temporary.write_bytes(msgspec.json.format(encode(prepared), indent=2) + b"\n")
+        return prepared
+
+    def _prompts(self, order: list[int], spool: Path) -> Iterator[Prompt]:
+        """The dataset's prompts in order, rendered in batches."""
+        decoder = msgspec.json.Decoder(_Spooled)
+        with spool.open("rb") as file:
+            for batch in _batches(enumerate(order)):
+                spooled = []
+                for _, index in batch:
+                    file.seek(self._offsets[index])
+                    spooled.append(decoder.decode(file.readline()))
+                texts = [self._text(s.conversation) for s in spooled]
+                encoded = iter(self._tokenizer.encode([text for text, fault in texts if not fault]) if texts else [])
+                for (position, index), s, (_, fault) in zip(batch, spooled, texts, strict=True):
+                    yield Prompt(
+                        id=self._ids[index],
+                        position=position,
+                        lane=self._dataset.lane,
+                        messages=s.conversation.messages,
+                        prompt_ids=[] if fault else next(encoded),
+                        tools=s.conversation.tools,
+                        where=s.where,
+                        fault=fault,
+                    )
+
+    def _text(self, conversation: Conversation) -> tuple[str, str]:
+        """(rendered text, "") or ("", why the template refuses it)."""
+        try:
+            return self._template.text(conversation, self._arguments), ""
+        except RenderError as error:
+            return "", error.message
+
+
+def read_prepared(folder: DatasetFolder) -> Prepared | None:
+    """The report of an earlier preparation, or None where there is none (or only half of one)."""
+    try:
+        prepared = msgspec.json.decode(folder.prepared.read_bytes(), type=Prepared)
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    return prepared if folder.prompts.exists() else None
+
+
+def covers(prepared: Prepared, samples: int | None) -> bool:
+    """Whether an earlier preparation already holds all the prompts that are wanted now."""
+    wanted = prepared.available if samples is None else min(samples, prepared.available)
+    return prepared.positions >= wanted
+
+
+def _batches(items: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch
+
+
+def _reasons(unread: list[UnreadRow]) -> list[tuple[str, int, str]]:
+    """The commonest reasons, each with its number of rows and the first place."""
+    counts = Counter(row.reason for row in unread)
+    first = {row.reason: str(row.where) for row in reversed(unread)}
+    return [(reason, count, first[reason]) for reason, count in counts.most_common(_REASONS)]

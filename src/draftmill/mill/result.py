@@ -1,0 +1,79 @@
+"""What came of a run, read back from its files: what is told is what stands on the disk."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from draftmill.errors import DraftmillError
+from draftmill.journal.folder import RunFolder
+from draftmill.ledger.rows import refresh_rows
+from draftmill.ledger.standing import Tally, load_standing
+from draftmill.mill.loop import Ending
+from draftmill.recipe import Dataset, Recipe
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a run: how it ended, and what was generated in it."""
+
+    ending: Ending
+    error: DraftmillError | None = None
+    tokens: int = 0
+    answers: int = 0
+    seconds: float = 0.0
+    clamped: int = 0
+    suspects: int = 0
+
+
+@dataclass(frozen=True)
+class DatasetResult:
+    """What stands of one dataset. ``rows`` are those of ``tokenized_data.jsonl``; ``finishes`` count all answers."""
+
+    name: str
+    tally: Tally
+    rows: int
+    finishes: Counter[str]
+    exhausted: bool
+    complaints: list[str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What stands of a whole run, after a start of it."""
+
+    datasets: list[DatasetResult]
+    start: Start
+
+    @property
+    def owed(self) -> int:
+        return sum(d.tally.owed for d in self.datasets)
+
+    @property
+    def complaints(self) -> list[str]:
+        """Why a run does not call itself complete although nothing is owed."""
+        return [complaint for d in self.datasets for complaint in d.complaints]
+
+
+def read_result(folder: RunFolder, recipe: Recipe, datasets: list[Dataset], start: Start) -> Result:
+    """Work out every dataset's standing from its files, and bring its rows up to date."""
+    return Result([_dataset_result(folder, recipe, dataset) for dataset in datasets], start)
+
+
+def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> DatasetResult:
+    files = folder.dataset(dataset.name)
+    standing = load_standing(files, samples=dataset.samples, budget=dataset.budget)
+    tally = standing.tally()
+    complaints = []
+    settled = tally.counting + tally.error
+    if settled and tally.error / settled > recipe.max_error_share:
+        share, most = tally.error / settled, recipe.max_error_share
+        complaints.append(f"{dataset.name}: {tally.error} errors, {share:.1%} of its rows; allowed are {most:.1%}")
+    if standing.unknown_lines:
+        first = standing.unknown_lines[0]
+        many = len(standing.unknown_lines)
+        complaints.append(f"{files.journal}:{first.line}: not understood, {many} such lines: {first.reason}")
+    if standing.strays:
+        complaints.append(f"{files.journal}: {standing.strays} lines belong to no position, or to one that has its own")
+    if not tally.adds_up():
+        complaints.append(f"{dataset.name}: the states of its positions do not add up")
+    rows = refresh_rows(files, standing)
+    return DatasetResult(dataset.name, tally, rows, standing.finishes, standing.exhausted(), complaints)

@@ -1,0 +1,287 @@
+"""One run from end to end: the folder under its lock, prompts, engines, the loop, rows, and what came of it."""
+
+import asyncio
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from draftmill.errors import RunError, StorageError
+from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.lock import locked
+from draftmill.journal.prompts import read_texts
+from draftmill.journal.reader import encode
+from draftmill.journal.writer import Appender
+from draftmill.ledger import settings as frozen_settings
+from draftmill.ledger.settings import Settings
+from draftmill.ledger.standing import Standing, load_standing
+from draftmill.mill.loop import Ending, Limits, Loop
+from draftmill.mill.observer import Observer
+from draftmill.mill.preflight import PROBES, close_seats, compare_tokenizers, take_seats
+from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
+from draftmill.mill.result import Result, Start, read_result
+from draftmill.mill.seat import Seat
+from draftmill.mill.stream import Stream
+from draftmill.mill.target import Target, engine_specs, resolve
+from draftmill.recipe import Dataset, Recipe
+from draftmill.records import Conversation
+from draftmill.render import tokenizer as tokenizers
+from draftmill.render.model_files import fingerprint
+from draftmill.render.template import ChatTemplate
+from draftmill.render.tokenizer import Tokenizer
+from draftmill.sources import open_source
+
+_COMPARED = 8  # prompts of each dataset that are rendered again and tokenized by the engine at a start
+
+
+class Run:
+    """A run whose lock is held. Made by ``open_run``."""
+
+    def __init__(
+        self, recipe: Recipe, base: Path, folder: RunFolder, only: tuple[str, ...], observer: Observer
+    ) -> None:
+        self.recipe = engine_specs(recipe, base)
+        self.folder = folder
+        self.datasets = [d for d in recipe.datasets if not only or d.name in only]
+        self._base = base
+        self._observer = observer
+        self._events = Appender(folder.events)
+        self._tokenizer: Tokenizer | None = None
+        self._template: ChatTemplate | None = None
+        self._target: Target = resolve(recipe, base)
+        self.settings = self._begin()
+
+    def prepare(self) -> dict[str, Prepared]:
+        """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report."""
+        reports = {}
+        for dataset in self.datasets:
+            folder = self.folder.dataset(dataset.name)
+            report = read_prepared(folder)
+            fresh = report is None or not covers(report, dataset.samples)
+            if report is None or fresh:
+                report = self._prepare(dataset, folder)
+            self._observer.prepared(dataset.name, report, fresh)
+            reports[dataset.name] = report
+        return reports
+
+    def mill(self, limits: Limits, *, first: int | None = None, retry_errors: bool = False) -> Result:
+        """Generate what is owed, of each dataset's ``first`` positions only where that is given, and write the rows."""
+        standings = {d.name: self._standing(d, retry_errors) for d in self.datasets}
+        if not any(_owes(standing, first) for standing in standings.values()):
+            return self.result(Start(Ending.DONE))
+        import uvloop
+
+        return self.result(uvloop.run(self._mill(standings, limits, first)))
+
+    def result(self, start: Start) -> Result:
+        """What stands on the disk after a start; the rows are written where they are not there yet."""
+        return read_result(self.folder, self.recipe, self.datasets, start)
+
+    def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
+        """(prompt, answer) of a dataset's first rows, as text."""
+        tokenizer = self._load()[0]
+        with self.folder.dataset(dataset).rows.open("rb") as file:
+            for line in islice(file, count):
+                row = msgspec.json.decode(line)
+                cut = row["prompt_tokens"]
+                yield tokenizer.decode(row["input_ids"][:cut]), tokenizer.decode(row["input_ids"][cut:])
+
+    def note(self, kind: str, subject: str, message: str) -> None:
+        """Tell the observer and the run's events."""
+        event = {"time": _now(), "kind": kind, "subject": subject, "message": message}
+        try:
+            self._events.append([encode(event)])
+        except StorageError:
+            pass  # a full disk shows at the journal, where it stops the run; an event must not do it first
+        self._observer.note(kind, subject, message)
+
+    def close(self) -> None:
+        self._events.close()
+
+    # beginning
+
+    def _begin(self) -> Settings:
+        settings = frozen_settings.read_settings(self.folder)
+        files = fingerprint(self._target.tokenizer)
+        if settings is None:
+            settings = self._first_settings(files)
+        else:
+            frozen_settings.refuse_changes(self.folder, settings, self.recipe)
+            self._refuse_other_model(settings, files)
+            merged = frozen_settings.merged(settings, self.recipe)
+            if merged.recipe == settings.recipe:
+                return settings
+            self.note("recipe", "run", "continued with changed budgets, samples, limits, engines or datasets")
+            settings = merged
+        frozen_settings.write_settings(self.folder, settings)
+        return settings
+
+    def _first_settings(self, files: dict[str, str]) -> Settings:
+        """Load the model's tokenizer, keep a copy of it in the run, and fix everything that may not change later."""
+        today = date.today().isoformat()
+        loaded = tokenizers.load(self._target.tokenizer, trust_remote_code=self.recipe.trust_remote_code)
+        template = ChatTemplate(loaded, today)
+        shutil.rmtree(self.folder.tokenizer, ignore_errors=True)  # half a copy of a start that was killed
+        loaded.save(self.folder.tokenizer)
+        self._tokenizer, self._template = loaded, template
+        self.note("start", "run", f"begun with {self._target.tokenizer}")
+        return frozen_settings.settings_of(
+            self.recipe,
+            date=today,
+            files=files,
+            digests=(loaded.digest(), template.digest()),
+            vocab_size=loaded.size,
+            stop_ids=template.stop_ids,
+        )
+
+    def _refuse_other_model(self, settings: Settings, files: dict[str, str]) -> None:
+        """The model's files must hold what they held; one that is gone is replaced by the run's own copy."""
+        changed = [n for n in sorted(settings.files | files) if settings.files.get(n) != files.get(n)]
+        gone = not files or (files.keys() == {"hub"} and settings.files.keys() != {"hub"})
+        if changed and not gone:
+            raise RunError(
+                f"{self.folder.path}: this run was begun with another model: {', '.join(changed)} changed",
+                "put the model back, or give another --out: answers of two models are not mixed in one run",
+            )
+
+    def _load(self) -> tuple[Tokenizer, ChatTemplate]:
+        """The run's tokenizer and template, from its own copy where it has begun before."""
+        if self._tokenizer is None or self._template is None:
+            loaded = tokenizers.load(str(self.folder.tokenizer), trust_remote_code=self.recipe.trust_remote_code)
+            if loaded.digest() != self.settings.tokenizer_sha256:
+                raise StorageError(f"{self.folder.tokenizer}: is not the tokenizer that this run was begun with")
+            self._tokenizer, self._template = loaded, ChatTemplate(loaded, self.settings.date)
+        return self._tokenizer, self._template
+
+    def _prepare(self, dataset: Dataset, folder: DatasetFolder) -> Prepared:
+        source = open_source(dataset, self._base)
+        tokenizer, template = self._load()
+        preparation = Preparation(
+            dataset,
+            folder,
+            seed=self.recipe.seed,
+            tokenizer=tokenizer,
+            template=template,
+            arguments=self.recipe.template_of(dataset),
+            on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
+        )
+        report = preparation.run(source)
+        self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
+        return report
+
+    def _standing(self, dataset: Dataset, retry_errors: bool = False) -> Standing:
+        folder = self.folder.dataset(dataset.name)
+        return load_standing(folder, samples=dataset.samples, budget=dataset.budget, retry_errors=retry_errors)
+
+    # milling
+
+    async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
+        tokenizer, template = self._load()
+        self.folder.logs.mkdir(exist_ok=True)
+        seats = await take_seats(self.recipe.engines, self._target.gguf, self.folder.logs, self.note)
+        streams: list[Stream] = []
+        load_log = None
+        try:
+            compared = await compare_tokenizers(seats, tokenizer, [*PROBES, *self._rendered(tokenizer, template)])
+            await self._learn_stops(seats, tokenizer)
+            self._observer.seated(seats, compared)
+            load_log = Appender(self.folder.load)
+            streams = [self._stream(d, standings[d.name], first) for d in self.datasets]
+            loop = Loop(
+                streams,
+                seats,
+                self.recipe.lanes,
+                stop_ids=tuple(self.settings.stop_ids),
+                vocab_size=self.settings.vocab_size,
+                limits=limits,
+                tell=self.note,
+                load_log=load_log,
+            )
+            return await self._run_loop(loop)
+        finally:
+            await close_seats(seats)
+            for stream in streams:
+                stream.close()
+            if load_log:
+                load_log.close()
+
+    async def _run_loop(self, loop: Loop) -> Start:
+        self._observer.milling(loop)
+        self.note("milling", "run", f"{sum(s.resumed.owed for s in loop.streams)} prompts are owed")
+        events = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            events.add_signal_handler(number, loop.stop, Ending.INTERRUPTED)
+        started = time.monotonic()
+        try:
+            ending = await loop.run()
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                events.remove_signal_handler(number)
+            self._observer.milled()
+        self.note("ended", "run", ending.value if loop.error is None else f"{ending.value}: {loop.error.message}")
+        return Start(
+            ending,
+            error=loop.error,
+            tokens=sum(s.tokens for s in loop.streams),
+            answers=sum(s.completed for s in loop.streams),
+            seconds=time.monotonic() - started,
+            clamped=loop.clamped,
+            suspects=loop.suspects,
+        )
+
+    def _stream(self, dataset: Dataset, standing: Standing, first: int | None) -> Stream:
+        return Stream(
+            dataset,
+            self.folder.dataset(dataset.name),
+            standing,
+            sampling=self.recipe.sampling_of(dataset),
+            limit=self.recipe.lanes[dataset.lane].max_new_tokens,
+            first=first,
+        )
+
+    def _rendered(self, tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[str]:
+        """The first prompts of each dataset rendered again, which must give the ids that stand in the run."""
+        for dataset in self.datasets:
+            prompts = read_texts(self.folder.dataset(dataset.name).prompts)
+            arguments = self.recipe.template_of(dataset)
+            for prompt in islice((p for p in prompts if not p.fault), _COMPARED):
+                text = template.text(Conversation(prompt.messages, prompt.tools), arguments)
+                if tokenizer.encode([text])[0] != prompt.prompt_ids:
+                    raise RunError(
+                        f"dataset {dataset.name}: prompt {prompt.id} renders to other ids than stand in the run",
+                        "tokenizers or transformers changed since it was prepared: use the same versions again",
+                    )
+                yield text
+
+    async def _learn_stops(self, seats: list[Seat], tokenizer: Tokenizer) -> None:
+        special = sorted(set(tokenizer.special.values()))
+        for seat in seats:
+            seat.own_stops = tuple(await seat.engine.own_stops(special))
+
+
+@contextmanager
+def open_run(recipe: Recipe, base: Path, out: Path, *, only: tuple[str, ...] = (), observer: Observer) -> Iterator[Run]:
+    """Make or continue the run in ``out``, holding its lock. ``base`` is the recipe's folder."""
+    folder = RunFolder(out)
+    folder.create()
+    with locked(folder.lock):
+        run = Run(recipe, base, folder, only, observer)
+        try:
+            yield run
+        finally:
+            run.close()
+
+
+def _owes(standing: Standing, first: int | None) -> bool:
+    end = min(standing.cut(), first or standing.positions)
+    return any(standing.is_owed(position) for position in range(end))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

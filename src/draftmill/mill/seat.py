@@ -1,0 +1,125 @@
+"""One engine's seat in the run: whether it may be given work, and how much at once."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from draftmill.engines.protocol import Engine, Identity
+from draftmill.errors import CapacityFault, EngineError, SetupFault
+from draftmill.recipe import EngineSpec
+
+AUTO_CONCURRENCY = 64  # for a server that does not tell its slots, until the governor finds the right number
+_PROBE_EVERY = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between probes of a lost engine; the last one repeats
+_REFUSAL_PAUSE = 1.0  # seconds in which a full server gets nothing new
+
+
+class State(Enum):
+    OPEN = "open"
+    DOUBTED = "doubted"  # a call failed in transport; a probe decides
+    LOST = "lost"  # the probe failed too; probed until it answers
+    PAUSED = "paused"  # refused by set-up (key, path, sampling key); the person has to act
+
+
+class Seat:
+    """An engine and what may be sent to it. ``tell(kind, engine, message)`` hears every change."""
+
+    def __init__(
+        self, engine: Engine, spec: EngineSpec, identity: Identity, tell: Callable[[str, str, str], None]
+    ) -> None:
+        self.engine = engine
+        self.identity = identity
+        self.own_stops: tuple[int, ...] = ()
+        self.cap = spec.concurrency if spec.concurrency != "auto" else identity.slots or AUTO_CONCURRENCY
+        self.state = State.OPEN
+        self.why = ""
+        self.in_flight = 0
+        self.ever_answered = False
+        self._ceiling = float(self.cap)
+        self._full_until = 0.0
+        self._tell = tell
+        self._probing: asyncio.Task[None] | None = None
+
+    @property
+    def free(self) -> int:
+        """How many more requests it may be given now."""
+        if self.state is not State.OPEN or time.monotonic() < self._full_until:
+            return 0
+        return max(0, int(self._ceiling) - self.in_flight)
+
+    def room(self, prompt_tokens: int) -> int:
+        """The most tokens that it could generate behind a prompt of this length; 0 where the prompt does not fit."""
+        identity = self.identity
+        if identity.max_prompt is not None and prompt_tokens > identity.max_prompt:
+            return 0
+        return 1 << 31 if identity.context is None else max(0, identity.context - prompt_tokens)
+
+    def answered(self) -> None:
+        """A good reply: after a refusal the ceiling rises again, by one for each round of answers."""
+        self.ever_answered = True
+        if self._ceiling < self.cap:
+            self._ceiling = min(self.cap, self._ceiling + 1 / max(1.0, self._ceiling))
+
+    def refused(self, fault: CapacityFault) -> None:
+        """The server is full: fewer at once, and nothing new for a moment. No prompt is to blame."""
+        if time.monotonic() >= self._full_until:
+            self._ceiling = max(1.0, 0.8 * min(self._ceiling, self.in_flight + 1))
+            self._tell("cap", self.engine.name, f"at most {int(self._ceiling)} at once: {fault.message}")
+        self._full_until = time.monotonic() + _REFUSAL_PAUSE
+
+    def pause(self, fault: SetupFault, wake: Callable[[], None]) -> None:
+        """The set-up refuses us. Probed rarely, since only a person can mend it."""
+        self._close(State.PAUSED, fault.message, wake, _PROBE_EVERY[-1:])
+
+    def doubt(self, fault: EngineError, wake: Callable[[], None]) -> None:
+        """A call failed in transport: nothing new until a probe says that the engine lives."""
+        self._close(State.DOUBTED, fault.message, wake, _PROBE_EVERY)
+
+    async def close(self) -> None:
+        if self._probing:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)
+        await self.engine.close()
+
+    def _close(self, state: State, why: str, wake: Callable[[], None], pauses: tuple[float, ...]) -> None:
+        if self.state is not State.OPEN:
+            return
+        self.state, self.why = state, why
+        if state is State.PAUSED:
+            self._tell("paused", self.engine.name, why)
+        self._probing = asyncio.create_task(self._probe(wake, pauses))
+
+    async def _probe(self, wake: Callable[[], None], pauses: tuple[float, ...]) -> None:
+        tries = 0
+        while True:
+            await asyncio.sleep(pauses[min(tries, len(pauses) - 1)])
+            tries += 1
+            try:
+                identity = await self.engine.identify()
+            except EngineError as error:
+                if self.state is State.DOUBTED:
+                    self.state, self.why = State.LOST, error.message
+                    self._tell("lost", self.engine.name, error.message)
+                    wake()
+                continue
+            if differs := mismatch(self.identity, identity):
+                if self.state is not State.PAUSED:
+                    self.state, self.why = State.PAUSED, f"it came back as another server: {differs}"
+                    self._tell("paused", self.engine.name, self.why)
+                continue
+            if self.state is not State.DOUBTED:
+                self._tell("back", self.engine.name, "answers again")
+            self.state, self.identity = State.OPEN, identity
+            wake()
+            return
+
+
+def mismatch(one: Identity, other: Identity) -> str:
+    """How two servers differ in what must be equal within one run, or "". A value that a server hides fits any."""
+    same_kind = one.kind == other.kind
+    fields = ["vocab_size", "weights"] + (["model", "kv_dtype"] if same_kind else [])
+    for name in fields:
+        a, b = getattr(one, name), getattr(other, name)
+        if a is not None and b is not None and a != b:
+            return f"{name} {a!r} and {b!r}"
+    return ""
