@@ -1,0 +1,74 @@
+#!/bin/bash
+# usage: test_engines.sh [vllm|sglang …]    (both without arguments)
+# Runs the engine contract on a real vLLM and a real SGLang server on the CPU, one after the other. Installs each into
+# .engines/ first where it is missing (minutes, and some GiB). A server that does not come up is a failure, never a skip.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+here=scripts/engines engines=.engines model=.engines/smollm2
+python=${PYTHON:-.venv/bin/python}
+start_seconds=300
+leader=
+
+stop() {  # the server's whole process group: its children outlive it by seconds
+  [ -n "$leader" ] || return 0
+  local group=$leader; leader=
+  kill -TERM -- "-$group" 2>/dev/null || true
+  for _ in $(seq 60); do
+    kill -0 -- "-$group" 2>/dev/null || return 0
+    sleep 0.5
+  done
+  kill -KILL -- "-$group" 2>/dev/null || true
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+fail() { echo "test_engines: $1" >&2; exit 1; }
+
+install() {
+  [ -e "$engines/$1/installed" ] && return
+  echo "== installing $1 into $engines/$1"
+  rm -rf "${engines:?}/$1"  # a half installed one is worth nothing
+  mkdir -p "$engines"
+  "$here/install_$1.sh" "$engines/$1" >"$engines/install_$1.log" 2>&1 ||
+    { tail -n 30 "$engines/install_$1.log" >&2; fail "$1 could not be installed"; }
+}
+
+export_model() {
+  [ -e "$model/fp32/config.json" ] && return
+  echo "== exporting SmolLM2 to $model"
+  rm -rf "$model" "$model.part"
+  "$engines/vllm/bin/python" "$here/export_smollm2.py" "$model.part"
+  mv "$model.part" "$model"
+}
+
+test_engine() {  # name, variable of the URL, server options
+  local name=$1 variable=$2; shift 2
+  local log=$engines/$name.log began=$SECONDS port
+  port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  echo "== starting $name on port $port (log: $log)"
+  setsid "$here/start_$name.sh" "$engines/$name" "$model/fp32" "$port" "$@" >"$log" 2>&1 </dev/null &
+  leader=$!
+  until curl -sf -o /dev/null -m 5 "http://127.0.0.1:$port/health"; do
+    kill -0 "$leader" 2>/dev/null || { tail -n 40 "$log" >&2; fail "$name died while starting"; }
+    [ $((SECONDS - began)) -lt $start_seconds ] || { tail -n 40 "$log" >&2; fail "$name is not ready after $start_seconds s"; }
+    sleep 1
+  done
+  echo "== $name is ready after $((SECONDS - began)) s"
+  env "$variable=http://127.0.0.1:$port" "$python" -m pytest -m engine -rs "tests/engines/test_${name}_server.py" ||
+    { tail -n 20 "$log" >&2; fail "$name does not keep the contract"; }
+  stop
+  echo "== $name done after $((SECONDS - began)) s"
+}
+
+[ $# -gt 0 ] || set -- vllm sglang
+install vllm  # its Python exports the model for both
+export_model
+for name in "$@"; do
+  case $name in
+    vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32 ;;
+    sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL ;;
+    *) fail "no engine $name; there are vllm and sglang" ;;
+  esac
+done
+echo "== all engines keep the contract ($SECONDS s)"
