@@ -5,55 +5,61 @@ import msgspec
 import pytest
 
 from draftmill.errors import StorageError
+from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
-from draftmill.ledger.rows import write_rows
+from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.standing import load_standing
 from draftmill.records import Completion, Finish, Prompt
 
 IDS = [conversation_id("b", b"%d" % i, 0) for i in range(4)]
 
 
-def files(folder: Path, answers: dict[int, list[int]]) -> tuple[Path, Path, Path]:
-    prompts, journal = folder / "prompts.jsonl", folder / "raw_responses.jsonl"
+def files(path: Path, answers: dict[int, list[int]]) -> DatasetFolder:
+    folder = DatasetFolder(path)
     prompt_lines = [encode(Prompt(id, n, "short", [], [10 + n, 11])) for n, id in enumerate(IDS)]
-    prompts.write_bytes(b"".join(line + b"\n" for line in prompt_lines))
+    folder.prompts.write_bytes(b"".join(line + b"\n" for line in prompt_lines))
     completions = [
         Completion(IDS[n], n, 0, ids, 2, len(ids), Finish.STOP, 2, 0, 0.1, "e", 64) for n, ids in answers.items()
     ]
-    journal.write_bytes(b"".join(encode(c) + b"\n" for c in completions))
-    return prompts, journal, folder / "errors.jsonl"
+    folder.journal.write_bytes(b"".join(encode(c) + b"\n" for c in completions))
+    return folder
 
 
 def test_rows_follow_the_positions_and_mask_the_prompt(tmp_path: Path) -> None:
-    prompts, journal, errors = files(tmp_path, {3: [7, 2], 0: [8, 9, 2], 2: [5]})
-    target = tmp_path / "tokenized_data.jsonl"
-    assert write_rows("b", prompts, journal, load_standing(prompts, journal, errors), target) == 3
-    rows = [json.loads(line) for line in target.read_text().splitlines()]
+    folder = files(tmp_path, {3: [7, 2], 0: [8, 9, 2], 2: [5]})
+    assert refresh_rows(folder, load_standing(folder)) == 3
+    rows = [json.loads(line) for line in folder.rows.read_text().splitlines()]
     assert [r["position"] for r in rows] == [0, 2, 3]
     assert rows[0]["input_ids"] == [10, 11, 8, 9, 2] and rows[0]["loss_mask"] == [0, 0, 1, 1, 1]
     assert all(len(r["input_ids"]) == len(r["loss_mask"]) for r in rows)
 
 
-def test_only_the_budget_s_prefix_becomes_rows(tmp_path: Path) -> None:
-    prompts, journal, errors = files(tmp_path, {0: [8, 2], 1: [9, 2], 2: [5, 2]})
-    standing = load_standing(prompts, journal, errors, budget=3)
-    assert write_rows("b", prompts, journal, standing, tmp_path / "rows") == 2
+def test_rows_are_built_again_only_where_something_changed(tmp_path: Path) -> None:
+    folder = files(tmp_path, {0: [8, 2], 1: [9, 2], 2: [5, 2]})
+    assert refresh_rows(folder, load_standing(folder)) == 3
+    built = folder.rows.stat().st_ino
+    assert refresh_rows(folder, load_standing(folder)) == 3
+    assert folder.rows.stat().st_ino == built
+    assert refresh_rows(folder, load_standing(folder, budget=3)) == 2
+    assert len(folder.rows.read_text().splitlines()) == 2
+    folder.rows.unlink()
+    assert refresh_rows(folder, load_standing(folder, budget=3)) == 2 and folder.rows.exists()
 
 
 def test_a_completion_of_another_prompt_is_refused(tmp_path: Path) -> None:
-    prompts, journal, errors = files(tmp_path, {0: [8, 2]})
-    standing = load_standing(prompts, journal, errors)
-    line = msgspec.json.decode(prompts.read_bytes().splitlines()[0])
+    folder = files(tmp_path, {0: [8, 2]})
+    standing = load_standing(folder)
+    line = msgspec.json.decode(folder.prompts.read_bytes().splitlines()[0])
     line["prompt_ids"].append(5)
-    prompts.write_bytes(encode(line) + b"\n")
+    folder.prompts.write_bytes(encode(line) + b"\n")
     with pytest.raises(StorageError, match="position 0 does not belong to its prompt"):
-        write_rows("b", prompts, journal, standing, tmp_path / "rows")
-    assert not (tmp_path / "rows").exists()
+        refresh_rows(folder, standing)
+    assert not folder.rows.exists()
 
 
 def test_a_damaged_prompts_file_names_its_line(tmp_path: Path) -> None:
-    prompts, journal, errors = files(tmp_path, {})
-    prompts.write_bytes(prompts.read_bytes()[:-30])
+    folder = files(tmp_path, {})
+    folder.prompts.write_bytes(folder.prompts.read_bytes()[:-30])
     with pytest.raises(StorageError, match=r"prompts.jsonl:4: is not a prompt"):
-        load_standing(prompts, journal, errors)
+        load_standing(folder)

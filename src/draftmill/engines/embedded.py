@@ -20,7 +20,7 @@ from draftmill.errors import SetupFault, TransportFault
 
 NAME = "embedded"
 START_SECONDS = 600.0  # a big model from a slow disk
-_TAIL = 2000  # bytes of the log that a message quotes
+_TAIL = 4000  # bytes at the log's end that a message quotes from
 
 
 class Embedded(LlamaCpp):
@@ -163,7 +163,9 @@ class Embedded(LlamaCpp):
 
 
 def _last_lines(log: bytes) -> str:
-    return " | ".join(log[-_TAIL:].decode("utf-8", "replace").splitlines()[-6:])
+    """The errors among the log's last lines (llama.cpp's letter E after the time), else the lines themselves."""
+    lines = log[-_TAIL:].decode("utf-8", "replace").splitlines()
+    return " | ".join(([line for line in lines if " E " in line[:20]] or lines)[-4:])
 
 
 def _cores() -> int:

@@ -39,7 +39,11 @@ def main() -> None:
     os.dup2(2, 1)  # whatever the library prints belongs to the log
     os.environ["OMP_WAIT_POLICY"] = "passive"
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    server = _serve(config)
+    try:
+        server = _serve(config)
+    except Exception as error:
+        print(f"the server did not start: {error}", file=sys.stderr, flush=True)  # the log above says why
+        os._exit(1)
     os.write(out, msgspec.json.encode(Listening(url=server.listening_address)) + b"\n")
     threading.Event().wait()
 
@@ -65,7 +69,8 @@ def _serve(config: Config) -> "xllamacpp.Server":  # type: ignore[name-defined] 
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1024):
+        pass
     os._exit(0)
 
 

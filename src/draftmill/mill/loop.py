@@ -110,6 +110,7 @@ class Loop:
         self._order = itertools.count()
         self._alone: list[Work] = []
         self._one_alone = False
+        self._given_up = 0
         self._crash: BaseException | None = None
         self._no_seat_since: float | None = None
 
@@ -311,11 +312,12 @@ class Loop:
 
         def durable() -> None:
             stream.gave_up()
-            if sum(s.failed for s in self.streams) >= (self._limits.max_errors or 1 << 62):
-                self.stop(Ending.ERRORS)
             self._wake.set()
 
         self._scribe.put(stream.errors, encode(failure), durable)
+        self._given_up += 1
+        if self._given_up == self._limits.max_errors:
+            self.stop(Ending.ERRORS)
 
     def _later(self, lane: _LaneState, work: Work, seconds: float) -> None:
         heapq.heappush(lane.waiting, (time.monotonic() + seconds, next(self._order), work))

@@ -26,7 +26,7 @@ class Stream:
         standing: Standing,
         sampling: Sampling,
         limit: int,
-        first: int | None,
+        first: int | None = None,
     ) -> None:
         self.name = dataset.name
         self.lane = dataset.lane

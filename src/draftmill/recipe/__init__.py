@@ -1,0 +1,33 @@
+"""The recipe: the user's YAML, validated. Unknown keys are refused and all faults are reported at once.
+
+``load`` reads a file, ``apply`` lays the command line's overrides over it, ``validate`` checks the result.
+"""
+
+from draftmill.recipe.faults import validate
+from draftmill.recipe.file import load
+from draftmill.recipe.model import (
+    EMBEDDED,
+    SMALL_MODEL,
+    Dataset,
+    EngineSpec,
+    Lane,
+    Recipe,
+    Sampling,
+    parse_count,
+)
+from draftmill.recipe.overrides import Overrides, apply
+
+__all__ = [
+    "EMBEDDED",
+    "SMALL_MODEL",
+    "Dataset",
+    "EngineSpec",
+    "Lane",
+    "Overrides",
+    "Recipe",
+    "Sampling",
+    "apply",
+    "load",
+    "parse_count",
+    "validate",
+]

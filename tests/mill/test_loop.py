@@ -1,0 +1,388 @@
+import asyncio
+import errno
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from draftmill.engines.protocol import Reply, Request
+from draftmill.errors import CapacityFault, EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
+from draftmill.ledger.rows import rows
+from draftmill.ledger.standing import read_failures
+from draftmill.mill import seat as seats
+from draftmill.mill import work
+from draftmill.mill.loop import Ending, Limits, Loop
+from draftmill.recipe import Dataset, Lane
+from draftmill.records import Finish
+from tests.journal.disk import ForgetfulDisk
+from tests.mill.scripted import Milled, ScriptedEngine, answer
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses of a real run, a hundred times shorter."""
+    monkeypatch.setattr(work, "_FIRST_DELAY", 0.005)
+    monkeypatch.setattr(seats, "_PROBE_EVERY", (0.002, 0.01, 0.02))
+    monkeypatch.setattr(seats, "_REFUSAL_PAUSE", 0.01)
+
+
+def prompts(count: int, start: int = 0) -> list[list[int]]:
+    return [[n + 1, 5, 6] for n in range(start, start + count)]
+
+
+def once(fault: EngineError, times: int = 1, when: Callable[[Request], bool] = lambda _: True):  # type: ignore[no-untyped-def]
+    """A behaviour that fails the first ``times`` fitting requests and answers every other."""
+    left = [times]
+
+    def behave(request: Request) -> Reply | EngineError:
+        if left[0] and when(request):
+            left[0] -= 1
+            return fault
+        return answer(request)
+
+    return behave
+
+
+def is_prompt(number: int) -> Callable[[Request], bool]:
+    return lambda request: request.prompt_ids[0] == number + 1
+
+
+def test_every_prompt_is_answered_once_and_journaled(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(50), "b": prompts(7)})
+    engine = ScriptedEngine()
+    assert run.run(engine) is Ending.DONE
+    assert len(engine.requests) == 57 and engine.most_running == 4
+    for name, count in (("a", 50), ("b", 7)):
+        tally = run.standing(name).tally()
+        assert (tally.counting, tally.owed, tally.adds_up()) == (count, 0, True)
+    first = next(rows(run.folder("a"), run.standing("a")))
+    assert first.input_ids == [1, 5, 6, 11, 12, 2] and first.loss_mask == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+    run.run(ScriptedEngine(slowly), during=lambda loop: stop_after(loop, 5))
+    done = run.standing().tally().counting
+    assert 5 <= done < 20
+    engine = ScriptedEngine()
+    assert run.run(engine) is Ending.DONE
+    assert len(engine.requests) == 20 - done
+
+
+async def slowly(request: Request) -> Reply:
+    await asyncio.sleep(0.05)
+    return answer(request)
+
+
+async def stop_after(loop: Loop, answers: int) -> None:
+    while loop.streams[0].completed < answers:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    loop.stop(Ending.INTERRUPTED)
+
+
+def test_a_full_server_gets_less_at_once_and_no_prompt_an_attempt(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(30)})
+    engine = ScriptedEngine(once(CapacityFault("scripted: 503 queue full"), 6))
+    assert run.run(engine, concurrency=8) is Ending.DONE
+    assert run.standing().tally().counting == 30 and not list(read_failures(run.folder("a").errors))
+    assert "cap" in run.kinds()
+
+
+def test_a_reset_is_retried(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(10)})
+    assert run.run(ScriptedEngine(once(TransportFault("scripted: reset"), 3))) is Ending.DONE
+    assert run.standing().tally().counting == 10
+    assert "lost" not in run.kinds()
+
+
+def test_a_prompt_s_own_fault_is_an_error_row_at_once(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(10)})
+    engine = ScriptedEngine(once(PromptFault("scripted: 400 too long"), when=is_prompt(4)))
+    assert run.run(engine) is Ending.DONE
+    (failure,) = read_failures(run.folder("a").errors)
+    assert (failure.position, failure.kind, failure.attempts) == (4, "prompt", 1)
+    assert failure.where == "a.jsonl:5" and failure.reason == "scripted: 400 too long"
+    tally = run.standing().tally()
+    assert (tally.counting, tally.error, tally.owed) == (9, 1, 0)
+
+
+def test_a_refused_key_stops_the_run_and_blames_no_prompt(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(10)})
+    engine = ScriptedEngine(lambda _: SetupFault("scripted: 401 the key is refused"))
+    assert run.run(engine) is Ending.FAILED
+    assert run.loop and run.loop.error and "paused: scripted: 401 the key is refused" in run.loop.error.message
+    assert run.standing().tally().owed == 10 and not list(read_failures(run.folder("a").errors))
+
+
+def test_another_engine_does_the_work_of_a_paused_one(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+    refusing = ScriptedEngine(lambda _: SetupFault("bad: 404"), name="bad")
+    assert run.run(refusing, ScriptedEngine(name="good")) is Ending.DONE
+    assert run.standing().tally().counting == 20
+
+
+def test_an_engine_that_stays_away_ends_the_run_after_the_patience(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(10)})
+    engine = ScriptedEngine()
+    gone = TransportFault("scripted: refused")
+    calls = itertools.count(1)
+
+    def die_at_the_fourth(request: Request) -> Reply | EngineError:
+        if next(calls) > 3:
+            engine.alive = gone
+            return gone
+        return answer(request)
+
+    engine.behaviour = die_at_the_fourth
+    assert run.run(engine, limits=Limits(patience=0.1)) is Ending.FAILED
+    assert run.loop and run.loop.error and "scripted is lost: scripted: refused" in run.loop.error.message
+    tally = run.standing().tally()
+    assert tally.counting >= 1 and tally.counting + tally.owed == 10 and tally.error == 0
+
+
+def test_an_engine_that_comes_back_is_used_again(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(40)})
+    engine = ScriptedEngine()
+    calls = itertools.count(1)
+
+    def behave(request: Request) -> Reply | EngineError:
+        if next(calls) == 10:
+            engine.alive = TransportFault("scripted: gone")
+            asyncio.get_running_loop().call_later(0.1, lambda: setattr(engine, "alive", None))
+        return engine.alive or answer(request)
+
+    engine.behaviour = behave
+    assert run.run(engine, limits=Limits(patience=10)) is Ending.DONE
+    assert run.standing().tally().counting == 40
+    assert [k for k in run.kinds() if k in ("lost", "back")] == ["lost", "back"]
+
+
+def test_a_prompt_that_kills_engines_is_tried_alone_before_it_is_blamed(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(30)})
+    beside: list[int] = []
+    engine = ScriptedEngine()
+
+    async def behave(request: Request) -> Reply:
+        beside.append(engine.running)
+        await asyncio.sleep(0.002)
+        if is_prompt(3)(request):
+            raise TransportFault("scripted: disconnected")
+        return answer(request)
+
+    engine.behaviour = behave
+    assert run.run(engine) is Ending.DONE
+    (failure,) = read_failures(run.folder("a").errors)
+    assert (failure.position, failure.kind, failure.attempts) == (3, "engine_death", work.ALONE_AFTER + 1)
+    tries = [i for i, request in enumerate(engine.requests) if is_prompt(3)(request)]
+    assert len(tries) == work.ALONE_AFTER + 1 and beside[tries[-1]] == 1
+    assert run.standing().tally().counting == 29
+
+
+def wrong(request: Request) -> Reply:
+    return msgspec.structs.replace(answer(request), prompt_tokens=99)
+
+
+def test_a_reply_that_cannot_be_believed_is_set_aside_and_asked_again(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(10)})
+    left = [1]
+
+    def behave(request: Request) -> Reply:
+        if is_prompt(2)(request) and left[0]:
+            left[0] = 0
+            return wrong(request)
+        return answer(request)
+
+    assert run.run(ScriptedEngine(behave)) is Ending.DONE
+    evidence = msgspec.json.decode(run.folder("a").suspects.read_bytes())
+    assert evidence["position"] == 2 and evidence["reply"]["prompt_tokens"] == 99
+    assert "99 prompt tokens, 3 were sent" in evidence["reason"]
+    assert run.standing().tally().counting == 10
+
+
+def test_a_second_one_stops_the_run_and_none_reaches_the_journal(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(10)})
+    assert run.run(ScriptedEngine(lambda r: wrong(r) if r.prompt_ids[0] % 2 else answer(r))) is Ending.FAILED
+    assert run.loop and run.loop.error and "a second reply cannot be believed" in run.loop.error.message
+    stand = run.standing()
+    assert all(row.prompt_tokens == 3 for row in rows(run.folder("a"), stand))
+    assert stand.tally().owed >= 5
+
+
+@pytest.mark.parametrize("fault", [ReplyFault("scripted: NaN"), TransportFault("scripted: torn JSON")])
+def test_faults_of_a_reply_found_by_the_client_take_their_path(tmp_path: Path, fault: EngineError) -> None:
+    run = Milled(tmp_path, {"a": prompts(5)})
+    assert run.run(ScriptedEngine(once(fault))) is Ending.DONE
+    assert run.standing().tally().counting == 5
+    assert run.folder("a").suspects.exists() == isinstance(fault, ReplyFault)
+
+
+def test_a_prompt_longer_than_the_context_is_never_sent(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": [*prompts(3), [1] * 40]})
+    engine = ScriptedEngine(context=32)
+    assert run.run(engine) is Ending.DONE
+    (failure,) = read_failures(run.folder("a").errors)
+    assert (failure.position, failure.kind) == (3, "too_long")
+    assert failure.reason == "the prompt has 40 tokens; the engine's context is 32"
+    assert len(engine.requests) == 3
+
+
+def test_the_context_bounds_the_limit_and_the_journal_says_so(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": [[1] * 30, [2]]})
+    engine = ScriptedEngine(lambda r: answer(r, 100), context=32)
+    assert run.run(engine) is Ending.DONE
+    assert sorted(r.limit for r in engine.requests) == [2, 31]
+    assert run.loop and run.loop.clamped == 2
+    assert run.standing().finishes == {"length": 2}
+
+
+def test_a_prompt_that_fits_one_engine_only_goes_there(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": [[n + 1] * (40 if n % 3 == 0 else 2) for n in range(12)]})
+    small, large = ScriptedEngine(name="small", context=32), ScriptedEngine(name="large", context=64)
+    assert run.run(small, large, concurrency=1) is Ending.DONE
+    assert run.standing().tally().counting == 12
+    assert all(len(r.prompt_ids) < 32 for r in small.requests)
+
+
+def test_a_refused_rendering_is_an_error_row(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(3)})
+    path = run.folder("a").prompts
+    lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    lines[1] |= {"prompt_ids": [], "fault": "the chat template refuses this conversation: roles must alternate"}
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    assert run.run(ScriptedEngine()) is Ending.DONE
+    (failure,) = read_failures(run.folder("a").errors)
+    assert failure.kind == "render" and "roles must alternate" in failure.reason
+
+
+def test_too_many_errors_stop_it(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(200)})
+    engine = ScriptedEngine(lambda _: PromptFault("scripted: no"))
+    assert run.run(engine, limits=Limits(max_errors=3)) is Ending.ERRORS
+    assert 3 <= run.standing().tally().error < 50
+
+
+def test_an_interrupt_lets_what_is_in_flight_finish(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+
+    async def interrupt(loop: Loop) -> None:
+        await asyncio.sleep(0.02)
+        loop.stop(Ending.INTERRUPTED)
+
+    engine = ScriptedEngine(slowly)
+    assert run.run(engine, during=interrupt, limits=Limits(drain=5)) is Ending.INTERRUPTED
+    assert len(engine.requests) == run.standing().tally().counting == 4
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+
+    async def never(request: Request) -> Reply:
+        await asyncio.sleep(60)
+        return answer(request)
+
+    async def interrupt(loop: Loop) -> None:
+        await asyncio.sleep(0.02)
+        loop.stop(Ending.INTERRUPTED)
+        await asyncio.sleep(0.02)
+        loop.stop(Ending.INTERRUPTED)
+
+    assert run.run(ScriptedEngine(never), during=interrupt, limits=Limits(drain=60)) is Ending.INTERRUPTED
+    assert run.standing().tally().owed == 20
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_fails_stops_the_run_and_the_next_start_completes_it(tmp_path: Path, code: int) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+
+    def break_disk(loop: Loop) -> None:
+        disk = ForgetfulDisk()
+        journal = loop.streams[0].journal
+        journal._files = disk
+        journal._fd = disk.open_append(journal.path)
+        disk.fail_write_after, disk.fail_fsync = (0, False) if code == errno.ENOSPC else (None, True)
+
+    assert run.run(ScriptedEngine(), prepare=break_disk) is Ending.FAILED
+    assert run.loop and run.loop.error and "raw_responses.jsonl: cannot be" in run.loop.error.message
+    assert run.standing().tally().owed == 20
+    assert run.run(ScriptedEngine()) is Ending.DONE
+    assert run.standing().tally().counting == 20
+
+
+def test_a_budget_is_filled_by_the_order_and_not_by_the_quickest(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(400)})
+    run.datasets["a"] = Dataset(name="a", source="x", budget=1000)
+
+    async def long_ones_are_slow(request: Request) -> Reply:
+        length = 30 if request.prompt_ids[0] % 2 else 3
+        await asyncio.sleep(length / 10_000)
+        return answer(request, length)
+
+    engine = ScriptedEngine(long_ones_are_slow)
+    assert run.run(engine, concurrency=16) is Ending.DONE
+    stand = run.standing()
+    tally = stand.tally()
+    lengths = [stand.tokens(position) for position, _ in stand.counting()]
+    assert sum(lengths) >= 1000 > sum(lengths[:-1]) and tally.owed == 0 and tally.adds_up()
+    assert abs(sum(n == 30 for n in lengths) - len(lengths) / 2) <= 1
+    assert tally.surplus < 40 and len(engine.requests) < 120
+
+
+def test_a_raised_budget_goes_on_and_a_lowered_one_moves_the_cut(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(100)})
+    for budget, rows_ in ((30, 10), (90, 30), (30, 10)):
+        run.datasets["a"] = Dataset(name="a", source="x", budget=budget)
+        assert run.run(ScriptedEngine(), concurrency=1) is Ending.DONE
+        assert run.standing().tally().counting == rows_
+
+
+def test_lanes_have_their_own_caps_and_none_starves(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(30)})
+    other = Milled(tmp_path, {"b": prompts(30, 100)}, lane="long")
+    run.datasets |= other.datasets
+    run.lanes = {
+        "short": Lane(max_new_tokens=8, concurrency=6),
+        "long": Lane(max_new_tokens=100, concurrency=2),
+    }
+    running = {"short": 0, "long": 0}
+    most = {"short": 0, "long": 0}
+
+    async def count(request: Request) -> Reply:
+        lane = "long" if request.prompt_ids[0] > 100 else "short"
+        running[lane] += 1
+        most[lane] = max(most[lane], running[lane])
+        await asyncio.sleep(0.005)
+        running[lane] -= 1
+        return answer(request)
+
+    engine = ScriptedEngine(count)
+    assert run.run(engine, concurrency=4) is Ending.DONE
+    assert most == {"short": 3, "long": 2} or most == {"short": 2, "long": 2}
+    assert {r.limit for r in engine.requests} == {8, 100}
+    assert {r.prompt_ids[0] > 100 for r in engine.requests[:6]} == {True, False}
+
+
+def test_a_fault_of_our_own_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(5)})
+
+    def broken(request: Request) -> Reply:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError, match="a bug"):
+        run.run(ScriptedEngine(broken))
+
+
+def test_every_request_carries_everything_that_shapes_its_answer(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(2)})
+    engine = ScriptedEngine()
+    run.run(engine)
+    assert all(r.stop_ids == (2,) and r.limit == 64 and r.sampling.top_p == 1.0 for r in engine.requests)
+    assert len({r.tag for r in engine.requests}) == 2
+
+
+def test_finish_reasons_are_journaled_as_the_server_gave_them(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(4)})
+    run.run(ScriptedEngine(lambda r: answer(r, 100 if r.prompt_ids[0] % 2 else 3)))
+    reasons = {row.position: row.finish_reason for row in rows(run.folder("a"), run.standing())}
+    assert reasons == {0: Finish.LENGTH, 1: Finish.STOP, 2: Finish.LENGTH, 3: Finish.STOP}
