@@ -49,6 +49,7 @@ test_engine() {  # name, variable of the URL, server options
   echo "== starting $name on port $port (log: $log)"
   setsid "$here/start_$name.sh" "$engines/$name" "$model/fp32" "$port" "$@" >"$log" 2>&1 </dev/null &
   leader=$!
+  disown  # how it ends is no news: stop() kills it
   until curl -sf -o /dev/null -m 5 "http://127.0.0.1:$port/health"; do
     kill -0 "$leader" 2>/dev/null || { tail -n 40 "$log" >&2; fail "$name died while starting"; }
     [ $((SECONDS - began)) -lt $start_seconds ] || { tail -n 40 "$log" >&2; fail "$name is not ready after $start_seconds s"; }

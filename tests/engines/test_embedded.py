@@ -1,0 +1,172 @@
+"""The embedded engine's process: how it starts, dies, comes back and ends with its parent."""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from draftmill.engines import connect
+from draftmill.engines.embedded import Embedded
+from draftmill.errors import SetupFault, TransportFault
+from draftmill.recipe import EngineSpec
+from tests.engines.contract import ask
+
+embedded = pytest.mark.embedded
+
+
+def running(small_model: Path, use: Callable[[Embedded], Awaitable[None]], log: Path | None = None) -> None:
+    async def body() -> None:
+        engine = await Embedded.start(small_model, slots=2, context=256, log=log)
+        try:
+            await use(engine)
+        finally:
+            await engine.close()
+
+    asyncio.run(body())
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    return False
+
+
+@embedded
+def test_a_server_that_is_killed_is_noticed_and_can_be_restarted(small_model: Path) -> None:
+    async def use(engine: Embedded) -> None:
+        first = await engine.generate(ask())
+        key, pid = engine.key, engine.pid
+        assert pid is not None
+        waiting = asyncio.ensure_future(engine.generate(ask(limit=200)))
+        await asyncio.sleep(0.2)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(TransportFault, match=r"process died \(exit code -9\)"):
+            await asyncio.wait_for(waiting, 10)
+        with pytest.raises(TransportFault):
+            await engine.generate(ask())
+        with pytest.raises(TransportFault):
+            await engine.load()
+        await engine.restart()
+        assert engine.pid != pid and engine.key != key
+        assert (await engine.generate(ask())).output_ids == first.output_ids
+
+    running(small_model, use)
+
+
+@embedded
+def test_asking_what_it_is_brings_a_dead_one_back(small_model: Path) -> None:
+    async def use(engine: Embedded) -> None:
+        before = await engine.identify()
+        assert engine._process is not None
+        engine._process.kill()
+        await engine._process.wait()
+        assert await engine.identify() == before
+
+    running(small_model, use)
+
+
+@embedded
+def test_context_is_per_slot(small_model: Path) -> None:
+    async def use(engine: Embedded) -> None:
+        identity = await engine.identify()
+        assert (identity.name, identity.slots, identity.context, identity.kv_tokens) == ("embedded", 2, 256, 512)
+
+    running(small_model, use)
+
+
+@embedded
+def test_closing_ends_the_process_and_may_be_done_twice(small_model: Path, tmp_path: Path) -> None:
+    async def use(engine: Embedded) -> None:
+        pid = engine.pid
+        assert pid is not None and alive(pid)
+        await engine.close()
+        assert not alive(pid)
+        await engine.close()
+
+    running(small_model, use, tmp_path / "log")
+    assert b"model loaded" in (tmp_path / "log").read_bytes()
+
+
+@embedded
+def test_the_key_stands_neither_in_arguments_nor_environment_nor_log(small_model: Path, tmp_path: Path) -> None:
+    async def use(engine: Embedded) -> None:
+        process = Path(f"/proc/{engine.pid}")
+        if not process.exists():
+            pytest.skip("no /proc on this system")
+        seen = [(process / name).read_bytes() for name in ("cmdline", "environ")] + [(tmp_path / "log").read_bytes()]
+        assert all(engine.key.encode() not in text for text in seen)
+        assert engine.key not in repr(vars(engine))
+
+    running(small_model, use, tmp_path / "log")
+
+
+@embedded
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_ends_with_its_parent(small_model: Path, how: signal.Signals) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from draftmill.engines.embedded import Embedded\n"
+        "async def main():\n"
+        "    engine = await Embedded.start(Path(sys.argv[1]), slots=1, context=256)\n"
+        "    print(engine.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", program, str(small_model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.send_signal(how)
+        parent.wait(10)
+    until = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not alive(pid)
+
+
+@embedded
+@pytest.mark.parametrize("log", [True, False])
+def test_a_file_that_is_no_model(tmp_path: Path, log: bool) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + b"\x00" * 100)
+    with pytest.raises(SetupFault) as caught:
+        asyncio.run(Embedded.start(broken, log=tmp_path / "log" if log else None))
+    assert "broken.gguf" in caught.value.message and "failed to load" in caught.value.message
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(SetupFault, match=r"missing\.gguf|pip install|not installed"):
+        asyncio.run(connect(EngineSpec(kind="embedded"), gguf=tmp_path / "missing.gguf"))
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SetupFault) as caught:
+        asyncio.run(Embedded.start(tmp_path / "any.gguf"))
+    assert "draftmill[embedded]" in caught.value.advice
+
+
+@embedded
+def test_connect_starts_it_as_the_recipe_says(small_model: Path) -> None:
+    async def use() -> None:
+        spec = EngineSpec(kind="embedded", slots=3, context=256, threads=1, prompt_cache=False)
+        engine = await connect(spec, gguf=small_model)
+        try:
+            assert (await engine.identify()).slots == 3
+            assert (await engine.generate(ask(limit=3))).cached_tokens == 0
+            assert (await engine.generate(ask(limit=3))).cached_tokens == 0
+        finally:
+            await engine.close()
+
+    asyncio.run(use())
