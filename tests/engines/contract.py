@@ -22,6 +22,41 @@ TEXT = "<|im_start|>user\nSay hi<|im_end|>\n<|im_start|>assistant\n"
 PROMPT = [1, 4093, 198, 36218, 15876, 2, 198, 1, 520, 9531, 198]
 GREEDY = Sampling(temperature=0.0)
 
+# What transformers gives greedily for PROMPT in float32, and its log-probabilities; the two likeliest ids are nowhere
+# nearer than 0.09, so that every right float32 engine gives these very ids.
+ANSWER = [57, 5248, 18948, 288, 919, 469, 41141, 30, 339, 5248, 1535, 288, 724]
+ANSWER += [346, 351, 469, 4833, 18683, 30, 1812, 6633, 346, 1535, 1834, 47, EOS]
+SCORES = [
+    -2.0968,
+    -0.2544,
+    -1.7159,
+    -0.3732,
+    -1.5802,
+    -1.0034,
+    -0.044,
+    -0.6774,
+    -1.2495,
+    -0.3242,
+    -1.5234,
+    -0.0664,
+    -0.8897,
+]
+SCORES += [
+    -0.9789,
+    -1.436,
+    -0.8253,
+    -1.7541,
+    -0.5695,
+    -0.41,
+    -1.7909,
+    -0.1593,
+    -0.1358,
+    -0.5446,
+    -0.05,
+    -0.1385,
+    -0.7825,
+]
+
 
 class Server(NamedTuple):
     """Where a server runs and how its client is made."""
@@ -70,6 +105,7 @@ class Contract:
     penalties = True  # presence and frequency penalties are taken
     any_stop_id = True  # stop ids of the request end an answer
     checks_ids = True  # ids outside the vocabulary are refused by the server
+    float32 = True  # the server computes in float32, unquantised
 
     def test_it_says_what_it_is(self, server: Server) -> None:
         identity = server.run(lambda engine: engine.identify())
@@ -194,6 +230,13 @@ class Contract:
             assert len(whole) == len(PROMPT) - 1
 
         server.run(use)
+
+    def test_it_computes_what_the_model_says(self, server: Server) -> None:
+        tolerance = 0.005 if self.float32 else 0.5
+        scores = server.run(lambda engine: engine.score(PROMPT + ANSWER, len(PROMPT)))
+        assert scores == pytest.approx(SCORES, abs=tolerance)
+        if self.float32:
+            assert server.generate(ask(limit=60)).output_ids == ANSWER
 
     def test_its_tokenizer_parses_special_tokens_and_adds_none(self, server: Server) -> None:
         assert server.run(lambda engine: engine.tokenize(TEXT)) == PROMPT
