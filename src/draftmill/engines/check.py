@@ -21,8 +21,8 @@ def check_request(request: Request, vocab_size: int | None = None) -> str | None
 def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
     """Why a reply cannot be believed, or None.
 
-    A stop id as the very last of exactly ``limit`` ids fits both ways of ending: SGLang and vLLM call it a stop,
-    llama.cpp may meet its limit first; which of the two it was changes nothing about the ids.
+    A stop id as the very last of exactly ``limit`` ids fits both ways of ending. SGLang, vLLM and llama.cpp all call it
+    a stop, as seen on real servers; one that calls it the limit has returned the same ids.
     """
     out, limit, stops = reply.output_ids, request.limit, set(request.stop_ids)
     if reply.prompt_tokens != len(request.prompt_ids):

@@ -75,7 +75,11 @@ class Engine(Protocol):
         """Ask the server what it is."""
 
     async def generate(self, request: Request) -> Reply:
-        """Generate one answer. Waits as long as the server takes: time in its queue is no timeout."""
+        """Generate one answer. Waits as long as the server takes: time in its queue is no timeout.
+
+        A call that is cancelled frees the server. Where prompt and limit do not fit together, servers lower the limit
+        without a word: that is a PromptFault, so keep them within ``Identity.context``.
+        """
 
     async def load(self) -> Load:
         """Ask the server what it is doing."""
