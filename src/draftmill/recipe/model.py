@@ -18,24 +18,11 @@ _TAKEN_NAMES = frozenset(  # what else lies in a run's folder
     ("tokenizer", "logs", "export", "lock", "run.yaml", "events.jsonl", "load.jsonl")
 )
 # arguments of apply_chat_template that decide the prompt's text beside the template: draftmill sets them itself
-_OWN_ARGUMENTS = frozenset(
-    [
-        "messages",
-        "conversation",
-        "tools",
-        "chat_template",
-        "add_generation_prompt",
-        "continue_final_message",
-        "tokenize",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "return_dict",
-        "return_assistant_tokens_mask",
-        "tokenizer_kwargs",
-    ]
-)
+_OWN_ARGUMENTS = {
+    *("messages", "conversation", "tools", "chat_template", "add_generation_prompt", "continue_final_message"),
+    *("tokenize", "tokenizer_kwargs", "padding", "truncation", "max_length", "return_tensors", "return_dict"),
+    "return_assistant_tokens_mask",
+}
 
 
 def parse_count(value: object) -> int:
