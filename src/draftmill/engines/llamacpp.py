@@ -21,6 +21,7 @@ from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
 _AT_ONCE = 8  # small questions under way together
+_SEEDS = 2**32 - 1  # the highest 32-bit seed means a random one
 _FORCE = 1e9  # a logit bias that no logit outweighs
 
 
@@ -130,7 +131,7 @@ class LlamaCpp:
         body = _sampling(sampling, covered) | {
             "prompt": request.prompt_ids,
             "n_predict": request.limit,
-            "seed": -1 if seed is None else seed % 2**32,
+            "seed": -1 if seed is None else seed % _SEEDS,
             "cache_prompt": self._prompt_cache,
             "stream": True,  # a call that is dropped stops its slot only when it streams
         }

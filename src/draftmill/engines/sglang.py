@@ -14,6 +14,7 @@ from draftmill.records import Finish
 
 T = TypeVar("T")
 
+_SEEDS = 2**63  # seeds are signed 64-bit numbers there
 _NEUTRAL = Sampling(temperature=1.0)  # SGLang may scale log-probabilities by the temperature
 
 
@@ -230,4 +231,4 @@ def _sampling(sampling: Sampling, limit: int, stop_ids: tuple[int, ...], seed: i
         "spaces_between_special_tokens": True,
         "no_stop_trim": True,
     }
-    return params if seed is None else params | {"sampling_seed": seed}
+    return params if seed is None else params | {"sampling_seed": seed % _SEEDS}

@@ -12,6 +12,7 @@ from draftmill.errors import PromptFault, ReplyFault, SetupFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
+_SEEDS = 2**63  # seeds are signed 64-bit numbers there
 _NEUTRAL = Sampling(temperature=1.0)
 
 
@@ -185,7 +186,7 @@ def _sampling(sampling: Sampling, limit: int, stop_ids: tuple[int, ...], seed: i
         "max_tokens": limit,
         "min_tokens": 0,
         "n": 1,
-        "seed": seed,
+        "seed": None if seed is None else seed % _SEEDS,
         "stop": [],
         "stop_token_ids": list(stop_ids),
         "ignore_eos": False,
