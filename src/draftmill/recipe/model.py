@@ -21,7 +21,7 @@ _TAKEN_NAMES = frozenset(  # what else lies in a run's folder
 _OWN_ARGUMENTS = {
     *("messages", "conversation", "tools", "chat_template", "add_generation_prompt", "continue_final_message"),
     *("tokenize", "tokenizer_kwargs", "padding", "truncation", "max_length", "return_tensors", "return_dict"),
-    "return_assistant_tokens_mask",
+    *("return_assistant_tokens_mask", "sanitize_control_tokens"),
 }
 
 
@@ -132,7 +132,9 @@ class EngineSpec(Part):
         if (self.kind == EMBEDDED) == (self.url is not None):
             raise ValueError("needs either a url or kind: embedded")
         if self.url:
-            given = sorted(self.model_fields_set & {"gguf", "slots", "context", "threads"})
+            # by value, not by what was set: a resolved recipe spells every default out and must read back
+            fields = type(self).model_fields
+            given = [n for n in ("context", "gguf", "slots", "threads") if getattr(self, n) != fields[n].default]
             if given:
                 raise ValueError(f"{', '.join(given)} can be set for kind: embedded only; a server has its own")
         return self

@@ -1,7 +1,8 @@
 """A tokenizer rebuilt from a GGUF file's metadata, without torch.
 
 The pre-tokenisers are llama.cpp's own, by the name that stands in ``tokenizer.ggml.pre``. A name that is not in the
-table is refused instead of guessed; whatever is built is compared with the engine's own ids when a run starts.
+table is refused instead of guessed, "default" (or none) too: it says that the file's converter did not know the
+tokenizer. Whatever is built is compared with the engine's own ids when a run starts.
 """
 
 from pathlib import Path
@@ -24,9 +25,7 @@ _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 _SINGLE_DIGITS = (r"\p{N}", _GPT2)
 # name in the file → the patterns that split a text, one after the other
 _PATTERNS: dict[str, tuple[str, ...]] = {
-    "default": (_GPT2,),
     "gpt-2": (_GPT2,),
-    "gpt2": (_GPT2,),
     "smollm": _SINGLE_DIGITS,
     "starcoder": _SINGLE_DIGITS,
     "refact": _SINGLE_DIGITS,
@@ -36,6 +35,7 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
     "llama3": (_LLAMA3,),
     "llama-v3": (_LLAMA3,),
     "qwen2": (_QWEN2,),
+    "deepseek-r1-qwen": (_QWEN2,),
 }
 
 
@@ -43,14 +43,22 @@ def load_gguf_tokenizer(path: Path) -> "PreTrainedTokenizerFast":
     """The tokenizer and chat template inside a GGUF file. Raises RenderError when there is none that can be rebuilt."""
     fields = _fields(path)
     family = fields.get("tokenizer.ggml.model")
-    pre = fields.get("tokenizer.ggml.pre", "default")
+    pre = fields.get("tokenizer.ggml.pre")
     advice = "name the model's Hugging Face tokenizer directory in `tokenizer:` instead"
     if family != "gpt2":
         raise RenderError(
             f"{path}: its {family!r} tokenizer cannot be rebuilt from the file, only BPE ('gpt2')", advice
         )
     if pre not in _PATTERNS:
-        raise RenderError(f"{path}: its pre-tokeniser {pre!r} is not known; there are {', '.join(_PATTERNS)}", advice)
+        which = "names no pre-tokeniser" if pre is None else f"has the pre-tokeniser {pre!r}, which is not known"
+        raise RenderError(f"{path}: {which}; there are {', '.join(_PATTERNS)}", advice)
+    try:
+        return _build(fields, pre)
+    except Exception as error:  # the library raises bare exceptions for merges that do not fit the vocabulary
+        raise RenderError(f"{path}: its tokenizer is damaged: {error!r}", advice) from error
+
+
+def _build(fields: dict[str, Any], pre: str) -> "PreTrainedTokenizerFast":
     from tokenizers import AddedToken, Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 
@@ -98,11 +106,14 @@ def _fields(path: Path) -> dict[str, Any]:
 
         try:
             reader = GGUFReader(path)
+            fields = {k: f.contents() for k, f in reader.fields.items() if k.startswith("tokenizer.")}
         except FileNotFoundError:
             raise RenderError(f"{path}: no such file") from None
-        except (OSError, ValueError, IndexError, KeyError) as error:
-            raise RenderError(f"{path}: is not a readable GGUF file: {error}") from error
-        _cache[path] = {k: f.contents() for k, f in reader.fields.items() if k.startswith("tokenizer.")}
+        except OSError as error:
+            raise RenderError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except Exception as error:  # the reader trusts every count in the file, so a broken one can raise anything
+            raise RenderError(f"{path}: is not a whole GGUF file: {error}", "fetch it again") from error
+        _cache[path] = fields
     return _cache[path]
 
 

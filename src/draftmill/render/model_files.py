@@ -9,11 +9,15 @@ _NAMES = (
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",
+    "tiktoken.model",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
     "special_tokens_map.json",
     "chat_template.jinja",
     "chat_template.json",
 )
-_HEAD = 1 << 22  # of a GGUF file: its metadata, tokenizer included, stands at its head
+_HEAD = 1 << 25  # of a GGUF file: its metadata stands there, 16 MB of it with a vocabulary of 256,000
 
 
 def fingerprint(model: str) -> dict[str, str]:

@@ -22,10 +22,10 @@ class ChatTemplate:
         self._tokenizer = tokenizer
         if not tokenizer.inner.chat_template:
             raise RenderError(
-                f"the tokenizer {tokenizer.inner.name_or_path or ''!r} has no chat template",
+                f"the tokenizer of {tokenizer.name!r} has no chat template",
                 "use an instruction-tuned model, or put its chat_template.jinja beside the tokenizer",
             )
-        self._freeze(datetime.fromisoformat(date))
+        self._date = datetime.fromisoformat(date)
         self.stop_ids = tuple(dict.fromkeys([*tokenizer.stop_ids, *self._turn_end()]))
         if not self.stop_ids:
             raise RenderError(
@@ -43,6 +43,7 @@ class ChatTemplate:
 
     def _render(self, messages: Any, tools: Any, arguments: dict[str, Any], prompt: bool) -> str:
         try:
+            self._freeze()
             text: str = self._tokenizer.inner.apply_chat_template(
                 messages, tools=tools, add_generation_prompt=prompt, tokenize=False, **arguments
             )
@@ -58,18 +59,22 @@ class ChatTemplate:
             text = self._render(messages, None, {}, False)
         except RenderError:
             return []  # a template that cannot render a finished turn has no end of turn to tell
-        (ids,) = self._tokenizer.encode([text.rpartition(_PROBE)[2]])
+        _, probe, behind = text.rpartition(_PROBE)
+        if not probe:
+            return []  # it leaves the answer out, so nothing tells what would stand behind it
+        (ids,) = self._tokenizer.encode([behind])
         special = set(self._tokenizer.special.values())
         return [i for i in ids if i in special][:1]
 
-    def _freeze(self, date: datetime) -> None:
-        """Fix ``strftime_now``, the function with which templates ask for today."""
-        source = self._tokenizer.inner.chat_template
-        sources = list(source.values()) if isinstance(source, dict) else [source]
-        for template in sources:
-            if "strftime_now" not in template:
-                continue
-            from transformers.utils import chat_template_utils
+    def _freeze(self) -> None:
+        """Fix ``strftime_now``, the function with which templates ask for today.
 
-            compiled = chat_template_utils._compile_jinja_template(template)
-            compiled.environment.globals["strftime_now"] = date.strftime
+        At every rendering, since transformers keeps one compiled template for all who have the same source.
+        """
+        source = self._tokenizer.inner.chat_template
+        for template in source.values() if isinstance(source, dict) else [source]:
+            if "strftime_now" in template:
+                from transformers.utils import chat_template_utils
+
+                compiled = chat_template_utils._compile_jinja_template(template)
+                compiled.environment.globals["strftime_now"] = self._date.strftime

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from draftmill.errors import RenderError
 from draftmill.render.gguf import gguf_stop_ids, load_gguf_tokenizer
 
@@ -13,19 +15,22 @@ from draftmill.render.gguf import gguf_stop_ids, load_gguf_tokenizer
 class Tokenizer:
     """Texts to ids and back, and what the tokenizer's own files say about special tokens.
 
-    ``stop_ids`` are the ids that the model's files name as ends of an answer (end of sequence, of turn); the chat
-    template may add its own. ``special`` maps the text of every token that is read as one wherever it is typed to
-    its id.
+    ``name`` is where it came from, for messages. ``stop_ids`` are the ids that the model's files name as ends of an
+    answer (end of sequence, of turn); the chat template may add its own. ``special`` maps the text of every token that
+    is read as one wherever it is typed to its id.
     """
 
-    def __init__(self, inner: Any, stop_ids: list[int]) -> None:
+    def __init__(self, inner: Any, stop_ids: list[int], name: str = "") -> None:
         self.inner = inner
+        self.name = name
         self.stop_ids = stop_ids
         self.size = len(inner)
         self.special: dict[str, int] = {str(token): i for i, token in inner.added_tokens_decoder.items()}
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text: special tokens are recognised, none is added."""
+        if not texts:
+            return []  # transformers fails on an empty batch
         ids: list[list[int]] = self.inner(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
         return ids
 
@@ -51,7 +56,7 @@ def load(model: str, *, trust_remote_code: bool = False) -> Tokenizer:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     path = Path(model)
     if path.suffix == ".gguf":
-        return Tokenizer(load_gguf_tokenizer(path), gguf_stop_ids(path))
+        return Tokenizer(load_gguf_tokenizer(path), gguf_stop_ids(path), model)
     if path.is_file() or (not path.is_dir() and (path.is_absolute() or model.count("/") != 1)):
         raise RenderError(
             f"model {model!r}: no such tokenizer directory or .gguf file, and not a hub id (owner/name)",
@@ -60,27 +65,55 @@ def load(model: str, *, trust_remote_code: bool = False) -> Tokenizer:
     from transformers import AutoTokenizer
 
     try:
+        # False, and not left out: transformers would ask on the terminal whether to run a model's own code
         inner = AutoTokenizer.from_pretrained(model, trust_remote_code=trust_remote_code)
     except Exception as error:  # the loaders raise whatever a broken file makes them raise
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        advice = "" if trust_remote_code else "one with code of its own needs `trust_remote_code: true` in the recipe"
-        raise RenderError(f"model {model!r}: its tokenizer cannot be loaded: {first}", advice) from error
+        raise RenderError(f"model {model!r}: its tokenizer cannot be loaded: {first}", _advice(path, error)) from error
     inner.model_max_length = int(1e30)  # the engine's context decides, not the tokenizer's warning
-    return Tokenizer(inner, _stop_ids(model, inner))
+    return Tokenizer(inner, list(dict.fromkeys([*_named_ends(model), *_own_end(inner)])), model)
 
 
-def _stop_ids(model: str, inner: Any) -> list[int]:
-    """End-of-sequence ids of ``generation_config.json`` (one or a list), then the tokenizer's own."""
-    named: list[int] = []
+def _advice(path: Path, error: Exception) -> str:
+    if "trust_remote_code" in str(error):
+        return "it has code of its own: read that, then write `trust_remote_code: true` into the recipe"
+    if path.is_dir():
+        return "the directory must hold what the model's publisher calls tokenizer files, tokenizer.json above all"
+    return f"{path} is no directory here, so it was looked for on the hub; without the hub, name a directory"
+
+
+class _Ends(msgspec.Struct):
+    """What the files of a model say about the end of an answer."""
+
+    eos_token_id: int | list[int] | None = None
+
+
+def _named_ends(model: str) -> list[int]:
+    """End-of-sequence ids of ``generation_config.json`` and of ``config.json``: servers stop at those of both."""
+    found: list[int] = []
+    for name in ("generation_config.json", "config.json"):
+        path = _model_file(model, name)
+        if path is None:
+            continue  # many models have only one of them, or none
+        try:
+            value = msgspec.json.decode(path.read_bytes(), type=_Ends).eos_token_id
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise RenderError(f"{path}: cannot be read: {error}", "restore the model's files") from error
+        found += value if isinstance(value, list) else [value] if value is not None else []
+    return found
+
+
+def _model_file(model: str, name: str) -> Path | None:
+    if Path(model).is_dir():
+        path = Path(model) / name
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download
+
     try:
-        file = Path(model) / "generation_config.json"
-        if not Path(model).is_dir():
-            from huggingface_hub import hf_hub_download
-
-            file = Path(hf_hub_download(model, "generation_config.json"))
-        value = json.loads(file.read_text()).get("eos_token_id")
-        named = value if isinstance(value, list) else [value] if value is not None else []
+        return Path(hf_hub_download(model, name))
     except (OSError, ValueError):
-        pass  # many models have no such file; the tokenizer's own end of sequence follows
-    own = [inner.eos_token_id] if inner.eos_token_id is not None else []
-    return list(dict.fromkeys(named + own))
+        return None
+
+
+def _own_end(inner: Any) -> list[int]:
+    return [inner.eos_token_id] if inner.eos_token_id is not None else []
