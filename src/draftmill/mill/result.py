@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from draftmill.errors import DraftmillError
+from draftmill.errors import DraftmillError, StorageError
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.standing import Tally, load_standing
@@ -75,5 +75,9 @@ def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> Data
         complaints.append(f"{files.journal}: {standing.strays} lines belong to no position, or to one that has its own")
     if not tally.adds_up():
         complaints.append(f"{dataset.name}: the states of its positions do not add up")
-    rows = refresh_rows(files, standing)
+    rows = 0
+    try:
+        rows = refresh_rows(files, standing)
+    except StorageError as error:  # a full disk: the journal stands, and the rows are built at the next start
+        complaints.append(error.message)
     return DatasetResult(dataset.name, tally, rows, standing.finishes, standing.exhausted(), complaints)

@@ -1,0 +1,46 @@
+"""The command as a user runs it: a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+KEY = "DRAFTMILL_TEST_KEY"
+
+
+def command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-m", "draftmill", *map(str, args)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return os.environ | {"NO_COLOR": "1", "COLUMNS": "200"} | more
+
+
+def draftmill(*args: str | Path, **env: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(*args), capture_output=True, text=True, env=environment(**env), timeout=300, check=False
+    )
+
+
+def write_jsonl(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_jsonl(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def questions(count: int) -> list[dict[str, Any]]:
+    things = ["tea", "a glacier", "the number 7", "rust", "a violin", "fog", "chess", "bread", "a comet", "moss"]
+    return [
+        {"messages": [{"role": "user", "content": f"In one line ({n}): what is {things[n % len(things)]}?"}]}
+        for n in range(count)
+    ]
+
+
+def write_recipe(path: Path, **recipe: Any) -> Path:
+    path.write_text(json.dumps(recipe))  # JSON is YAML
+    return path

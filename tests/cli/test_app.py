@@ -1,0 +1,54 @@
+import re
+import subprocess
+import sys
+
+import pytest
+
+from draftmill import __version__
+from tests.cli.command import draftmill, environment
+
+VERBS = ("quickstart", "init", "prepare", "run", "export")
+HEAVY = {
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "aiohttp",
+    "uvloop",
+    "pydantic",
+    "gguf",
+}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "draftmill", "--help"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=True,
+    )
+    imported = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert "typer" in imported
+    assert not imported & HEAVY
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_an_example(verb: str) -> None:
+    done = draftmill(verb, "--help")
+    assert done.returncode == 0
+    assert f"Example: draftmill {verb}" in re.sub(r"\s+", " ", done.stdout)
+
+
+@pytest.mark.parametrize(
+    "args", [("nonsense",), ("run",), ("run", "r.yaml", "--limit", "0"), ("export", "x", "--format", "nope")]
+)
+def test_a_usage_fault_exits_2(args: tuple[str, ...]) -> None:
+    done = draftmill(*args)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+
+
+def test_the_version() -> None:
+    assert draftmill("--version").stdout == f"draftmill {__version__}\n"

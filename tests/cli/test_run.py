@@ -1,0 +1,234 @@
+"""Whole runs against the real llama.cpp server, as a user starts them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftmill.journal.lock import locked
+from draftmill.records import Conversation
+from draftmill.render import tokenizer
+from draftmill.render.template import ChatTemplate
+from tests.cli.command import KEY, command, draftmill, environment, questions, read_jsonl, write_jsonl, write_recipe
+from tests.conftest import EmbeddedServer
+
+pytestmark = pytest.mark.embedded
+
+
+@pytest.fixture
+def recipe(
+    tmp_path: Path, embedded_server: EmbeddedServer, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Two small datasets against the shared server, reached by URL and key."""
+    monkeypatch.setenv(KEY, embedded_server.key)
+    write_jsonl(tmp_path / "chat.jsonl", questions(14))
+    write_jsonl(tmp_path / "turns.jsonl", [{"turns": [f"Say {n} in French.", "And in Welsh."]} for n in range(6)])
+    return write_recipe(
+        tmp_path / "recipe.yaml",
+        model=str(tokenizer_folder),
+        engines=[{"url": embedded_server.url, "api_key_env": KEY}],
+        lanes={"short": {"max_new_tokens": 8}},
+        datasets=[{"name": "chat", "source": "chat.jsonl"}, {"name": "turns", "source": "turns.jsonl"}],
+    )
+
+
+def change(recipe: Path, **values: Any) -> Path:
+    return write_recipe(recipe, **(json.loads(recipe.read_text()) | values))
+
+
+def test_prompts_become_token_exact_rows(recipe: Path, small_model: Path) -> None:
+    out = recipe.parent / "run"
+    done = draftmill("run", recipe, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["datasets"]
+    assert figures["chat"]["counting"] == 14 and figures["turns"]["counting"] == 6
+    assert all(d["adds_up"] for d in figures.values())
+    sum_line = "20 positions = 20 counting + 0 surplus + 0 passed through + 0 error + 0 owed + 0 not needed"
+    assert sum_line in done.stderr
+    loaded = tokenizer.load(str(small_model))
+    template = ChatTemplate(loaded, "2000-01-01")
+    for name in ("chat", "turns"):
+        prompts = {p["id"]: p for p in read_jsonl(out / name / "prompts.jsonl")}
+        journal = {c["id"]: c for c in read_jsonl(out / name / "raw_responses.jsonl")}
+        rows = read_jsonl(out / name / "tokenized_data.jsonl")
+        assert [r["position"] for r in rows] == list(range(len(prompts)))
+        for row in rows:
+            prompt, completion = prompts[row["id"]], journal[row["id"]]
+            (rendered,) = loaded.encode([template.text(Conversation(prompt["messages"]), {})])
+            cut = len(rendered)
+            assert row["input_ids"][:cut] == rendered == prompt["prompt_ids"]
+            assert row["input_ids"][cut:] == completion["output_ids"]
+            assert row["loss_mask"] == [0] * cut + [1] * len(completion["output_ids"])
+            assert completion["limit"] == 8 and completion["prompt_tokens"] == cut
+
+
+def test_a_second_run_does_nothing_and_an_export_takes_its_rows(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    assert draftmill("run", recipe, "--out", out).returncode == 0
+    before = (out / "chat" / "raw_responses.jsonl").read_bytes()
+    again = draftmill("run", recipe, "--out", out)
+    assert again.returncode == 0 and "nothing to do" in again.stderr
+    assert (out / "chat" / "raw_responses.jsonl").read_bytes() == before
+    target = recipe.parent / "rows.jsonl"
+    exported = draftmill("export", out, "--to", target, "--only", "turns")
+    assert exported.returncode == 0 and "6 rows" in exported.stderr
+    rows = read_jsonl(target)
+    assert len(rows) == 6 and all(len(r["input_ids"]) == len(r["loss_mask"]) for r in rows)
+    unknown = draftmill("export", out, "--only", "nope")
+    assert unknown.returncode == 1 and "no dataset 'nope'; there is chat, turns" in unknown.stderr
+
+
+def test_a_limit_does_the_first_prompts_and_shows_one(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    done = draftmill("run", recipe, "--out", out, "--limit", "3")
+    assert done.returncode == 0, done.stderr
+    assert [len(read_jsonl(out / n / "tokenized_data.jsonl")) for n in ("chat", "turns")] == [3, 3]
+    assert "⟦" in done.stderr and "14 prompts are owed" in done.stderr
+    assert draftmill("run", recipe, "--out", out).returncode == 0
+    assert len(read_jsonl(out / "chat" / "tokenized_data.jsonl")) == 14
+
+
+def test_settings_that_decide_the_data_may_not_change(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0
+    refused = draftmill("run", change(recipe, sampling={"temperature": 0.5}, seed=3), "--out", out)
+    assert refused.returncode == 1
+    assert "seed: 0 → 3" in refused.stderr and "chat.sampling.temperature: 1.0 → 0.5" in refused.stderr
+    change(recipe, sampling={}, seed=0)
+    grown = draftmill("run", recipe, "--out", out, "--max-new-tokens", "5", "--concurrency", "2", "--budget", "20")
+    assert grown.returncode == 0, grown.stderr
+    limits = [line["limit"] for line in read_jsonl(out / "chat" / "raw_responses.jsonl")]
+    assert limits[0] == 8 and set(limits[1:]) == {5}
+
+
+def test_more_samples_extend_the_order_and_a_changed_source_is_refused(recipe: Path) -> None:
+    out, source = recipe.parent / "run", recipe.parent / "chat.jsonl"
+    assert draftmill("run", recipe, "--out", out, "--only", "chat", "--samples", "4").returncode == 0
+    first = [p["id"] for p in read_jsonl(out / "chat" / "prompts.jsonl")]
+    source.write_text("".join(reversed(source.read_text().splitlines(keepends=True))))  # order does not matter
+    assert draftmill("run", recipe, "--out", out, "--only", "chat", "--samples", "9").returncode == 0
+    assert [p["id"] for p in read_jsonl(out / "chat" / "prompts.jsonl")][:4] == first
+    assert len({line["id"] for line in read_jsonl(out / "chat" / "raw_responses.jsonl")}) == 9
+    write_jsonl(source, questions(14)[5:])
+    refused = draftmill("run", recipe, "--out", out, "--only", "chat")
+    assert refused.returncode == 1 and "its source changed since this run began" in refused.stderr
+    assert len(read_jsonl(out / "chat" / "prompts.jsonl")) == 9
+
+
+def test_a_second_process_is_told_who_holds_the_run(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    out.mkdir()
+    with locked(out / "lock"):
+        second = draftmill("run", recipe, "--out", out)
+    assert second.returncode == 1 and f"process {os.getpid()} on" in second.stderr
+
+
+def test_no_answer_is_lost_or_repeated_by_kills(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    write_jsonl(recipe.parent / "chat.jsonl", questions(60))
+    journal = out / "chat" / "raw_responses.jsonl"
+    kept: list[bytes] = []
+    for lines in (1, 8, 20, 33):
+        with (recipe.parent / "log").open("wb") as log:
+            process = subprocess.Popen(
+                command("run", recipe, "--out", out, "--only", "chat"), stderr=log, env=environment()
+            )
+            while process.poll() is None and count_lines(journal) < lines:
+                time.sleep(0.005)
+            process.kill()
+            process.wait()
+        assert journal.read_bytes().splitlines(keepends=True)[: len(kept)] == kept
+        with journal.open("ab") as file:
+            file.write(b'{"id":"torn')  # what a kill in the middle of a write would leave
+        kept = journal.read_bytes().splitlines(keepends=True)[:-1]
+    done = draftmill("run", recipe, "--out", out, "--only", "chat")
+    assert done.returncode == 0, done.stderr
+    assert journal.read_bytes().splitlines(keepends=True)[: len(kept)] == kept
+    ids = [line["id"] for line in read_jsonl(journal)]
+    assert sorted(ids) == sorted(p["id"] for p in read_jsonl(out / "chat" / "prompts.jsonl"))
+    assert len(read_jsonl(out / "chat" / "tokenized_data.jsonl")) == 60
+
+
+def count_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_an_interrupt_says_how_to_go_on(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    write_jsonl(recipe.parent / "chat.jsonl", questions(200))
+    process = subprocess.Popen(
+        command("run", recipe, "--out", out, "--concurrency", "2"), stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    while process.poll() is None and count_lines(out / "chat" / "raw_responses.jsonl") < 3:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert re.search(r"\d+ prompts are owed; go on with: draftmill run ", told)
+    journal = read_jsonl(out / "chat" / "raw_responses.jsonl")
+    assert len({line["id"] for line in journal}) == len(journal) >= 3
+    assert read_jsonl(out / "events.jsonl")[-1]["message"] == "interrupted"
+
+
+def test_the_key_stands_nowhere(recipe: Path, embedded_server: EmbeddedServer) -> None:
+    out = recipe.parent / "run"
+    done = draftmill("run", recipe, "--out", out, "--limit", "2")
+    assert done.returncode == 0
+    assert embedded_server.key not in done.stdout + done.stderr
+    for file in out.rglob("*"):
+        assert not file.is_file() or embedded_server.key.encode() not in file.read_bytes(), file
+
+
+def test_a_full_disk_loses_nothing(recipe: Path) -> None:
+    """The limit on a file's size is the one disk fault that a test can cause without being root."""
+    out = recipe.parent / "run"
+    change(recipe, lanes={"short": {"max_new_tokens": 8, "concurrency": 1}})
+    assert draftmill("prepare", recipe, "--out", out, "--only", "turns").returncode == 0
+    limited = (
+        "import resource, signal, runpy, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_module('draftmill', run_name='__main__')\n"
+    )
+    args = command("run", recipe, "--out", out, "--only", "turns")
+    full = subprocess.run(
+        [args[0], "-c", limited, *args[2:]], capture_output=True, text=True, env=environment(), timeout=120, check=False
+    )
+    assert full.returncode == 1, full.stderr
+    assert "raw_responses.jsonl: cannot be written: File too large" in full.stderr
+    assert "run the same command again" in full.stderr
+    kept = read_jsonl(out / "turns" / "raw_responses.jsonl")
+    assert 0 < len(kept) < 6
+    assert draftmill("run", recipe, "--out", out, "--only", "turns").returncode == 0
+    assert read_jsonl(out / "turns" / "raw_responses.jsonl")[: len(kept)] == kept
+
+
+def test_the_embedded_engine_is_brought_back_when_it_dies(
+    recipe: Path, tmp_path: Path, embedded_server: EmbeddedServer
+) -> None:
+    out = tmp_path / "own"
+    write_jsonl(recipe.parent / "chat.jsonl", questions(80))
+    gguf = str(embedded_server.gguf)
+    change(recipe, model=gguf, engines=[{"kind": "embedded", "slots": 2, "context": 256}])
+    process = subprocess.Popen(
+        command("run", recipe, "--out", out, "--only", "chat"), stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    while process.poll() is None and count_lines(out / "chat" / "raw_responses.jsonl") < 5:
+        time.sleep(0.01)
+    for server in children(process.pid):
+        os.kill(server, signal.SIGKILL)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told
+    assert len({line["id"] for line in read_jsonl(out / "chat" / "raw_responses.jsonl")}) == 80
+    assert not (out / "chat" / "errors.jsonl").read_bytes()
+
+
+def children(pid: int) -> list[int]:
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
