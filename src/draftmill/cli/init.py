@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from draftmill import examples
 from draftmill.errors import StorageError
 
 
@@ -17,7 +18,7 @@ def init(
     """
     from draftmill.cli.console import advise, label
 
-    template = Path(__file__).parent.parent / "examples" / "recipe.yaml"
+    template = examples.RECIPE
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(template.read_text(encoding="utf-8"))

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from draftmill import examples
+
 
 def quickstart(
     out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/quickstart"),
@@ -19,7 +21,7 @@ def quickstart(
     from draftmill.cli.run import finish, mill
     from draftmill.mill.loop import Limits
 
-    base = Path(__file__).parent.parent / "examples" / "quickstart"
+    base = examples.QUICKSTART
     recipe = base / "recipe.yaml"
     result = mill(recipes.load(recipe), base, out, Limits(), examples=0)
     if result.start.answers:
