@@ -1,6 +1,7 @@
 """Before the first prompt: engines opened, asked what they are, and compared with the recipe and with each other."""
 
 import asyncio
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from draftmill.errors import EngineError, RunError
 from draftmill.mill.seat import Seat, mismatch
 from draftmill.recipe import EngineSpec
 from draftmill.render.tokenizer import Tokenizer
+
+_OTHER_FILES = 256  # journals, sockets of the event loop, libraries
 
 # what tokenizers are known to disagree about: digits, spaces, scripts, emoji, line ends, code
 PROBES = (
@@ -47,6 +50,20 @@ async def take_seats(
         await close_seats(seats)
         raise
     return seats
+
+
+def raise_open_files(connections: int) -> None:
+    """Raise the process's soft limit on open files to what so many connections need, as far as the hard one lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        raise RunError(
+            f"{connections} connections at once need {wanted} open files; the system allows {hard}",
+            f"raise it (ulimit -Hn {wanted}) or lower the concurrency",
+        )
 
 
 async def close_seats(seats: list[Seat]) -> None:

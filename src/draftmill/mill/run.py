@@ -23,7 +23,7 @@ from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.observer import Observer
-from draftmill.mill.preflight import PROBES, close_seats, compare_tokenizers, take_seats
+from draftmill.mill.preflight import PROBES, close_seats, compare_tokenizers, raise_open_files, take_seats
 from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.seat import Seat
@@ -188,6 +188,7 @@ class Run:
         streams: list[Stream] = []
         load_log = None
         try:
+            raise_open_files(sum(seat.cap for seat in seats))
             compared = await compare_tokenizers(seats, tokenizer, [*PROBES, *self._rendered(tokenizer, template)])
             await self._learn_stops(seats, tokenizer)
             self._observer.seated(seats, compared)

@@ -9,7 +9,7 @@ from draftmill.engines.protocol import Engine, Identity
 from draftmill.errors import CapacityFault, EngineError, SetupFault
 from draftmill.recipe import EngineSpec
 
-AUTO_CONCURRENCY = 64  # for a server that does not tell its slots, until the governor finds the right number
+AUTO_CONCURRENCY = 64  # at most, until the governor finds the right number: thousands at once can end a server
 _PROBE_EVERY = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between probes of a lost engine; the last one repeats
 _REFUSAL_PAUSE = 1.0  # seconds in which a full server gets nothing new
 
@@ -30,7 +30,8 @@ class Seat:
         self.engine = engine
         self.identity = identity
         self.own_stops: tuple[int, ...] = ()
-        self.cap = spec.concurrency if spec.concurrency != "auto" else identity.slots or AUTO_CONCURRENCY
+        auto = min(identity.slots or AUTO_CONCURRENCY, AUTO_CONCURRENCY)
+        self.cap = auto if spec.concurrency == "auto" else spec.concurrency
         self.state = State.OPEN
         self.why = ""
         self.in_flight = 0
@@ -115,11 +116,21 @@ class Seat:
 
 
 def mismatch(one: Identity, other: Identity) -> str:
-    """How two servers differ in what must be equal within one run, or "". A value that a server hides fits any."""
-    same_kind = one.kind == other.kind
-    fields = ["vocab_size", "weights"] + (["model", "kv_dtype"] if same_kind else [])
-    for name in fields:
-        a, b = getattr(one, name), getattr(other, name)
+    """How two servers differ in what must be equal within one run, or "". A value that a server hides fits any.
+
+    Servers of two kinds name models, weights and dtypes each in its own words, so only their vocabularies compare; a
+    model is compared by its last path component, since two machines may keep it in two places.
+    """
+    pairs: list[tuple[str, object, object]] = [("vocabulary", one.vocab_size, other.vocab_size)]
+    if one.kind == other.kind:
+        pairs.append(("model", _last(one.model), _last(other.model)))
+        pairs.append(("weights", one.weights, other.weights))
+        pairs.append(("KV dtype", one.kv_dtype, other.kv_dtype))
+    for what, a, b in pairs:
         if a is not None and b is not None and a != b:
-            return f"{name} {a!r} and {b!r}"
+            return f"{what} {a!r} and {b!r}"
     return ""
+
+
+def _last(path: str | None) -> str | None:
+    return path.rstrip("/").rpartition("/")[2] if path else None

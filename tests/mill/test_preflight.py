@@ -1,0 +1,68 @@
+import asyncio
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from draftmill.errors import RunError
+from draftmill.mill.preflight import PROBES, compare_tokenizers, raise_open_files
+from draftmill.mill.seat import Seat
+from draftmill.recipe import EngineSpec
+from draftmill.render import tokenizer
+from tests.mill.scripted import ScriptedEngine
+
+
+class Tokenizing(ScriptedEngine):
+    """An engine whose tokenization a test gives."""
+
+    def __init__(self, ids: dict[str, list[int]]) -> None:
+        super().__init__(name="t")
+        self._ids = ids
+
+    async def tokenize(self, text: str) -> list[int] | None:
+        return self._ids.get(text)
+
+
+def compare(model: Path, ids: dict[str, list[int]], texts: list[str]) -> int:
+    engine = Tokenizing(ids)
+    seat = Seat(engine, EngineSpec(url="http://127.0.0.1:1"), engine._identity, lambda *_: None)
+    return asyncio.run(compare_tokenizers([seat], tokenizer.load(str(model)), texts))
+
+
+def test_equal_ids_are_counted_and_an_engine_that_cannot_tokenize_is_not(small_model: Path) -> None:
+    loaded = tokenizer.load(str(small_model))
+    ids = dict(zip(PROBES, loaded.encode(list(PROBES)), strict=True))
+    assert compare(small_model, ids, list(PROBES)) == len(PROBES)
+    assert compare(small_model, {}, list(PROBES)) == 0
+
+
+def test_a_difference_is_shown_with_its_text(small_model: Path) -> None:
+    text = "one two three four"
+    (ids,) = tokenizer.load(str(small_model)).encode([text])
+    theirs = [*ids[:2], 9999, *ids[3:]]
+    with pytest.raises(RunError, match=r"after 'one two' \(token 2\) ours are \[.*\] ' three four', the engine's"):
+        compare(small_model, {text: theirs}, [text])
+    with pytest.raises(RunError, match="token 4"):
+        compare(small_model, {text: [*ids, 5]}, [text])
+    with pytest.raises(RunError, match="token 3"):
+        compare(small_model, {text: [*ids[:3], 10**9]}, [text])  # an id that we cannot decode
+
+
+@pytest.fixture
+def limits() -> Iterator[tuple[int, int]]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield soft, hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_limit_on_open_files_is_raised_where_connections_need_it(limits: tuple[int, int]) -> None:
+    _, hard = limits
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    raise_open_files(10)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 300
+    raise_open_files(400)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 656
+    if hard != resource.RLIM_INFINITY:
+        with pytest.raises(RunError, match="open files; the system allows"):
+            raise_open_files(hard)

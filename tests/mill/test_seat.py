@@ -1,0 +1,22 @@
+import pytest
+
+from draftmill.engines.protocol import Identity
+from draftmill.mill.seat import mismatch
+
+VLLM = Identity("vllm", "a", model="/data/Kimi-K2", weights="default", vocab_size=100, kv_dtype="auto")
+
+
+@pytest.mark.parametrize(
+    ("other", "differs"),
+    [
+        (Identity("vllm", "b", model="/mnt/models/Kimi-K2/", weights="default", vocab_size=100, kv_dtype="auto"), ""),
+        (Identity("vllm", "b"), ""),
+        (Identity("llamacpp", "b", model="Kimi.gguf", weights="Q4_1", vocab_size=100), ""),
+        (Identity("llamacpp", "b", vocab_size=101), "vocabulary 100 and 101"),
+        (Identity("vllm", "b", model="Kimi-K3"), "model 'Kimi-K2' and 'Kimi-K3'"),
+        (Identity("vllm", "b", weights="v2"), "weights 'default' and 'v2'"),
+        (Identity("vllm", "b", kv_dtype="fp8"), "KV dtype 'auto' and 'fp8'"),
+    ],
+)
+def test_what_may_not_be_mixed(other: Identity, differs: str) -> None:
+    assert mismatch(VLLM, other) == differs
