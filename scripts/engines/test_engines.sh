@@ -68,7 +68,7 @@ export_model
 for name in "$@"; do
   case $name in
     vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32 ;;
-    sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL --dtype float32 ;;
+    sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL --dtype float32 --context-length 1024 ;;
     *) fail "no engine $name; there are vllm and sglang" ;;
   esac
 done
