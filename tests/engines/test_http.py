@@ -124,13 +124,8 @@ def vllm(reason: Any, ids: Any = (9, 2), stop: Any = None, tokens: int = 2) -> A
     return {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": tokens}}
 
 
-def events(*said: Any) -> bytes:
-    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in said)
-
-
-def last(stop_type: str, **changed: Any) -> Any:
-    said = {"tokens": [], "stop": True, "stop_type": stop_type, "tokens_predicted": 1, "tokens_evaluated": 3}
-    return said | changed
+def llamacpp(stop_type: str, ids: Any = (9, 2), tokens: int = 2) -> Any:
+    return {"tokens": ids, "stop_type": stop_type, "tokens_predicted": tokens, "tokens_evaluated": 3}
 
 
 ABORT = {"type": "abort", "message": "Abort in waiting queue"}
@@ -157,12 +152,11 @@ BAD_INPUT = {"type": "abort", "message": "Input length (9 tokens) exceeds the ma
         ("vllm", vllm("error"), ReplyFault),
         ("vllm", vllm("stop") | {"choices": []}, ReplyFault),
         ("vllm", b'{"choices":', TransportFault),
-        ("llamacpp", events({"tokens": [9]}), TransportFault),  # the last event is missing
-        ("llamacpp", events({"tokens": [9]}, last("word")), ReplyFault),
-        ("llamacpp", events({"tokens": [9]}, last("limit")), PromptFault),
-        ("llamacpp", events({"error": {"code": 500, "message": "decode failed"}}), TransportFault),
-        ("llamacpp", events({"tokens": "x"}), ReplyFault),
-        ("llamacpp", b"data: {\n\n", TransportFault),
+        ("llamacpp", llamacpp("word"), ReplyFault),
+        ("llamacpp", llamacpp("limit"), PromptFault),
+        ("llamacpp", llamacpp("eos", ids="x"), ReplyFault),
+        ("llamacpp", {"tokens": [9, 2]}, ReplyFault),
+        ("llamacpp", b'{"tokens":[9', TransportFault),
     ],
 )
 def test_what_goes_wrong_inside_a_200(kind: str, body: Any, fault: type[EngineError]) -> None:
@@ -177,7 +171,7 @@ def test_what_goes_wrong_inside_a_200(kind: str, body: Any, fault: type[EngineEr
         ("sglang", sglang({"type": "stop", "matched": None}, ids=[9, 9], completion_tokens=7), None),
         ("vllm", vllm("stop"), None),
         ("vllm", vllm("stop", stop=2, tokens=7), 2),
-        ("llamacpp", events({"tokens": [9]}, {"tokens": [2]}, last("eos", tokens_predicted=2)), None),
+        ("llamacpp", llamacpp("eos", tokens=7), None),
     ],
 )
 def test_wrong_counts_are_passed_on_for_the_check(kind: str, body: Any, matched: int | None) -> None:

@@ -2,17 +2,21 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from draftmill.engines import connect
+from draftmill.engines.check import check_reply
 from draftmill.engines.http import Http
 from draftmill.engines.llamacpp import LlamaCpp
+from draftmill.engines.protocol import Engine
 from draftmill.errors import SetupFault
 from draftmill.recipe import EngineSpec, Sampling
+from draftmill.render.tokenizer import load
 from tests.conftest import EmbeddedServer
-from tests.engines.contract import EOS, PROMPT, Contract, Server, ask
+from tests.engines.contract import EOS, PROMPT, VOCAB, Contract, Server, ask
 
 pytestmark = pytest.mark.embedded
 
@@ -33,6 +37,33 @@ class TestLlamaCpp(Contract):
         for sampling in (Sampling(presence_penalty=0.5), Sampling(frequency_penalty=-0.5)):
             with pytest.raises(SetupFault, match="penalties"):
                 server.generate(ask(sampling=sampling))
+
+    def test_a_call_that_is_dropped_frees_the_server(self, server: Server) -> None:
+        """Not here at once: the slot goes on to the end of its answer, and is free then."""
+
+        async def use(engine: Engine) -> None:
+            dropped = asyncio.ensure_future(engine.generate(ask(limit=40)))
+            await asyncio.sleep(0.2)
+            dropped.cancel()
+            await asyncio.gather(dropped, return_exceptions=True)
+            assert (await engine.generate(ask(limit=2))).completion_tokens == 2
+
+        server.run(use)
+
+    def test_ids_of_characters_that_are_not_whole_are_all_there(self, server: Server, small_model: Path) -> None:
+        """At this temperature answers are full of broken characters; a streamed reply would leave their ids out."""
+        tokenizer = load(str(small_model))
+
+        async def use(engine: Engine) -> None:
+            wild = Sampling(temperature=3.0)
+            requests = [ask(limit=40, sampling=wild, seed=seed) for seed in range(12)]
+            replies = await asyncio.gather(*map(engine.generate, requests))
+            for request, reply in zip(requests, replies, strict=True):
+                assert check_reply(request, reply, VOCAB) is None
+            texts = [tokenizer.decode(reply.output_ids) for reply in replies]
+            assert any("\ufffd" in text for text in texts), "no answer holds a broken character: this shows nothing"
+
+        server.run(use)
 
     def test_a_seed_is_honoured(self, embedded_server: EmbeddedServer) -> None:
         async def use() -> None:

@@ -13,10 +13,10 @@ import msgspec
 
 from draftmill.engines import metrics
 from draftmill.engines.check import check_request
-from draftmill.engines.faults import NotServed, of_limit, of_status
+from draftmill.engines.faults import NotServed, of_limit
 from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, Reply, Request
-from draftmill.errors import PromptFault, ReplyFault, SetupFault, TransportFault
+from draftmill.errors import PromptFault, ReplyFault, SetupFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
@@ -34,24 +34,14 @@ class _Probability(msgspec.Struct):
     logprob: float
 
 
-class _Error(msgspec.Struct):
-    code: int = 500
-    message: str = ""
-    type: str = ""
-
-
-class _Chunk(msgspec.Struct):
-    """One event of a stream, or all of an answer that is not streamed. The last has ``stop`` and the final counts."""
-
-    tokens: list[int] = []
-    stop: bool = False
-    stop_type: str = "none"
-    tokens_predicted: int = 0
-    tokens_evaluated: int = 0
+class _Reply(msgspec.Struct):
+    tokens: list[int]
+    tokens_predicted: int
+    tokens_evaluated: int
+    stop_type: str
     truncated: bool = False
     timings: _Timings | None = None
     completion_probabilities: list[_Probability] = []
-    error: _Error | None = None
 
 
 class _Settings(msgspec.Struct):
@@ -133,20 +123,21 @@ class LlamaCpp:
             "n_predict": request.limit,
             "seed": -1 if seed is None else seed % _SEEDS,
             "cache_prompt": self._prompt_cache,
-            "stream": True,  # a call that is dropped stops its slot only when it streams
         }
-        ids, last = await self._drain(body)
-        if last.stop_type not in ("eos", "limit"):
-            raise ReplyFault(f"{self.name}: the answer ended by {last.stop_type!r}")
-        finish = Finish.STOP if last.stop_type == "eos" else Finish.LENGTH
-        if (finish is Finish.LENGTH and last.tokens_predicted < request.limit) or await self._shifted(last):
-            raise of_limit(self.name, request, last.tokens_predicted)
+        # Not streamed: a stream leaves out the ids of a character that is not whole yet, and never sends them. The
+        # price is that a call which is dropped keeps its slot until its answer is done.
+        reply = await self._http.post("/completion", body, _Reply, patient=True)
+        if reply.stop_type not in ("eos", "limit"):
+            raise ReplyFault(f"{self.name}: the answer ended by {reply.stop_type!r}")
+        finish = Finish.STOP if reply.stop_type == "eos" else Finish.LENGTH
+        if (finish is Finish.LENGTH and reply.tokens_predicted < request.limit) or await self._shifted(reply):
+            raise of_limit(self.name, request, reply.tokens_predicted)
         return Reply(
-            output_ids=ids,
-            prompt_tokens=last.tokens_evaluated,
-            completion_tokens=last.tokens_predicted,
+            output_ids=reply.tokens,
+            prompt_tokens=reply.tokens_evaluated,
+            completion_tokens=reply.tokens_predicted,
             finish=finish,
-            cached_tokens=last.timings.cache_n if last.timings else None,
+            cached_tokens=reply.timings.cache_n if reply.timings else None,
         )
 
     async def load(self) -> Load:
@@ -179,7 +170,7 @@ class LlamaCpp:
                 "post_sampling_probs": False,
                 "logit_bias": [[ids[at], _FORCE]],
             }
-            reply = await self._http.post("/completion", body, _Chunk, patient=True)
+            reply = await self._http.post("/completion", body, _Reply, patient=True)
             found = reply.completion_probabilities
             if len(found) != 1 or found[0].id != ids[at] or reply.tokens_evaluated != at:
                 raise ReplyFault(f"{self.name}: the log-probability at {at} is not that of the id {ids[at]}")
@@ -205,7 +196,7 @@ class LlamaCpp:
                 "logit_bias": [[token, _FORCE]],
             }
             async with gate:
-                return (await self._http.post("/completion", body, _Chunk, patient=True)).stop_type == "eos"
+                return (await self._http.post("/completion", body, _Reply, patient=True)).stop_type == "eos"
 
         found = await asyncio.gather(*map(ends, candidates))
         return [token for token, end in zip(candidates, found, strict=True) if end]
@@ -213,22 +204,12 @@ class LlamaCpp:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _drain(self, body: dict[str, Any]) -> tuple[list[int], _Chunk]:
-        ids: list[int] = []
-        async for chunk in self._http.stream("/completion", body, _Chunk):
-            if chunk.error:
-                raise of_status("llamacpp", self.name, chunk.error.code, msgspec.json.encode(chunk.error))
-            ids += chunk.tokens
-            if chunk.stop:
-                return ids, chunk
-        raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(ids)} ids")
-
-    async def _shifted(self, last: _Chunk) -> bool:
+    async def _shifted(self, reply: _Reply) -> bool:
         """Whether a server with context shift dropped the start of the prompt to go on. ``truncated`` alone only says
         that the context was full at the end."""
-        if not last.truncated:
+        if not reply.truncated:
             return False
-        return last.tokens_evaluated + last.tokens_predicted > ((await self.identify()).context or 0)
+        return reply.tokens_evaluated + reply.tokens_predicted > ((await self.identify()).context or 0)
 
 
 def _sampling(sampling: Sampling, covered: int) -> dict[str, Any]:
