@@ -1,0 +1,56 @@
+"""The documents name what the code has: every key of a recipe, every field of a run's lines, every verb."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from draftmill import recipe as recipes
+from draftmill.cli.app import app
+from draftmill.ledger.settings import Settings
+from draftmill.ledger.standing import Tally
+from draftmill.mill.prompts import Prepared
+from draftmill.recipe import Dataset, EngineSpec, Lane, Recipe, Sampling
+from draftmill.records import Completion, Failure, Prompt, Row
+
+ROOT = Path(__file__).parent.parent
+
+
+def code_words(document: str) -> set[str]:
+    """What stands between backquotes in a document."""
+    return set(re.findall(r"`([^`\n]+)`", (ROOT / document).read_text()))
+
+
+@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset])
+def test_every_key_of_a_recipe(part: type[recipes.Recipe]) -> None:
+    assert part.model_fields.keys() - code_words("docs/recipe.md") == set()
+
+
+@pytest.mark.parametrize("line", [Settings, Prompt, Completion, Failure, Row, Prepared])
+def test_every_field_of_a_runs_lines(line: type[Prompt]) -> None:
+    assert set(line.__struct_fields__) - code_words("docs/run-folder.md") == set()
+
+
+def test_every_state_of_a_position() -> None:
+    text = (ROOT / "docs/run-folder.md").read_text()
+    states = set(Tally.__struct_fields__) - {"positions", "counting_tokens"}
+    assert {s for s in states if f"| {s.replace('_', ' ')} |" not in text} == set()
+
+
+def test_every_verb() -> None:
+    text = (ROOT / "README.md").read_text()
+    verbs = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert [verb for verb in verbs if f"draftmill {verb}" not in text] == []
+
+
+def test_the_readmes_recipe_holds(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(block)
+    assert [d.name for d in recipes.load(path).datasets] == ["chat", "code"]
+
+
+@pytest.mark.parametrize("document", [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))], ids=str)
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
