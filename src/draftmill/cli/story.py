@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections import deque
 
 from rich.live import Live
 from rich.table import Table
@@ -15,6 +16,7 @@ from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
 
 _PLAIN_EVERY = 10.0  # seconds between two plain progress lines
+_WINDOW = 30.0  # seconds over which a rate is taken
 _WARM_UP = 3.0  # seconds before a rate means anything
 _BAR = 20  # characters of a bar
 _LOUD = {"lost": "red", "paused": "red", "suspect": "red", "absent": "yellow", "cap": "yellow", "back": "green"}
@@ -87,59 +89,67 @@ class Story(Observer):
 
 
 class _Progress:
-    """The loop's figures as a table or as lines."""
+    """The loop's figures as a table or as lines. Rates are those of the last half minute."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._started = time.monotonic()
+        self._marks: deque[tuple[float, list[tuple[int, int]]]] = deque()
 
     def table(self) -> Table:
+        self._mark()
         columns = [("dataset", ""), ("", ""), ("prompts", "right"), ("tokens", "right"), ("tok/s", "right")]
         columns += [("errors", "right"), ("in flight", "right"), ("left", "right")]
-        return table(columns, [self._row(stream) for stream in self._loop.streams])
+        return table(columns, [self._row(index, stream) for index, stream in enumerate(self._loop.streams)])
 
     def lines(self) -> list[str]:
+        """One line for each dataset under way."""
+        self._mark()
         lines = []
-        for stream in self._loop.streams:
-            name, _, prompts, tokens, rate, errors, flying, left = self._row(stream)
-            if stream.completed or stream.failed or stream.in_flight:
+        for index, stream in enumerate(self._loop.streams):
+            if stream.in_flight:
+                name, _, prompts, tokens, rate, errors, flying, left = self._row(index, stream)
                 figures = f"{prompts} prompts, {tokens} tokens, {rate} tok/s, {errors} errors"
                 lines.append(f"{name}: {figures}, {flying} in flight, {left} left")
         return lines
 
-    def _row(self, stream: Stream) -> tuple[str, ...]:
-        before = stream.resumed
+    def _mark(self) -> None:
+        """Note where every dataset stands now, and forget what is older than the window."""
+        now = time.monotonic()
+        self._marks.append((now, [(s.completed + s.failed, s.tokens) for s in self._loop.streams]))
+        while self._marks[0][0] < now - _WINDOW:
+            self._marks.popleft()
+
+    def _row(self, index: int, stream: Stream) -> tuple[str, ...]:
+        before, budget = stream.resumed, stream.standing.budget
         done = before.counting + before.surplus + before.error + stream.completed + stream.failed
         tokens = before.counting_tokens + stream.tokens
-        budget = stream.standing.budget
-        share = tokens / budget if budget else done / max(1, stream.end)
-        share = max(0.0, min(1.0, share))
-        seconds = time.monotonic() - self._started
-        rate = stream.tokens / seconds if seconds > _WARM_UP and stream.tokens else None
-        bar = "━" * round(share * _BAR) + "╌" * (_BAR - round(share * _BAR))
+        share = min(1.0, tokens / budget if budget else done / max(1, stream.end))
+        prompt_rate, token_rate = self._rates(index)
+        left = (stream.end - done) / prompt_rate if prompt_rate else None
+        if budget and token_rate and left is not None:
+            left = min(left, max(0.0, budget - tokens) / token_rate)
         return (
             stream.name,
-            bar,
+            "━" * round(share * _BAR) + "╌" * (_BAR - round(share * _BAR)),
             f"{count(done)}/{count(stream.end)}",
             f"{count(tokens)}/{count(budget)}" if budget else count(tokens),
-            count(rate) if rate else "–",
+            count(token_rate) if token_rate else "–",
             count(before.error + stream.failed),
             count(stream.in_flight),
-            duration(self._left(stream, done, tokens, seconds)),
+            duration(left),
         )
 
-    def _left(self, stream: Stream, done: int, tokens: int, seconds: float) -> float | None:
-        """Seconds until the dataset's end at the rate of this start."""
-        if seconds < _WARM_UP or not stream.completed:
-            return None
-        if budget := stream.standing.budget:
-            by_tokens = (budget - tokens) / (stream.tokens / seconds)
-            return max(0.0, min(by_tokens, (stream.end - done) * seconds / stream.completed))
-        return max(0.0, (stream.end - done) * seconds / stream.completed)
+    def _rates(self, index: int) -> tuple[float, float]:
+        """Prompts and tokens a second of one dataset over the window; 0 before there is one."""
+        (start, then), (end, now) = self._marks[0], self._marks[-1]
+        if end - start < _WARM_UP:
+            return 0.0, 0.0
+        seconds = end - start
+        return (now[index][0] - then[index][0]) / seconds, (now[index][1] - then[index][1]) / seconds
 
 
 class _PlainLines(threading.Thread):
-    """A progress line now and then, for a log."""
+    """Progress lines now and then, for a log."""
 
     def __init__(self, progress: _Progress) -> None:
         super().__init__(daemon=True)

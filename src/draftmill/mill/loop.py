@@ -1,17 +1,16 @@
 """The loop: owed prompts to open seats, checked replies to the scribe, faults down their three paths."""
 
 import asyncio
-import heapq
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
 from draftmill.engines.check import check_reply
-from draftmill.engines.protocol import Load, Reply, Request
+from draftmill.engines.protocol import Reply, Request
 from draftmill.errors import (
     CapacityFault,
     DraftmillError,
@@ -23,6 +22,8 @@ from draftmill.errors import (
 )
 from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
+from draftmill.mill.lane import LaneQueue
+from draftmill.mill.load import sample_loads
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
@@ -30,7 +31,6 @@ from draftmill.mill.work import Then, Work, decide, delay
 from draftmill.recipe import Lane
 from draftmill.records import Completion, Failure
 
-_LOAD_EVERY = 10.0  # seconds between two load samples
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
 _CANCEL_SECONDS = 10.0  # for cancelled calls to let go of their connections
 
@@ -51,23 +51,6 @@ class Limits:
     max_errors: int | None = None
     patience: float = 900.0
     drain: float = 60.0
-
-
-@dataclass
-class _LaneState:
-    name: str
-    cap: int | None
-    streams: list[tuple[int, Stream]]
-    in_flight: int = 0
-    waiting: list[tuple[float, int, Work]] = field(default_factory=list)  # a heap by the time they may be sent again
-
-    def next(self, now: float) -> Work | None:
-        if self.waiting and self.waiting[0][0] <= now:
-            return heapq.heappop(self.waiting)[2]
-        for index, stream in self.streams:
-            if prompt := stream.next():
-                return Work(index, prompt)
-        return None
 
 
 class Loop:
@@ -96,7 +79,7 @@ class Loop:
         self.suspects = 0
         self.clamped = 0
         self._lanes = [
-            _LaneState(name, None if lane.concurrency == "auto" else lane.concurrency, mine)
+            LaneQueue(name, None if lane.concurrency == "auto" else lane.concurrency, mine)
             for name, lane in lanes.items()
             if (mine := [(i, s) for i, s in enumerate(streams) if s.lane == name])
         ]
@@ -130,7 +113,7 @@ class Loop:
     async def run(self) -> Ending:
         """Until everything is settled or something stops it. The files are synced when it returns."""
         self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure))
-        sampler = asyncio.create_task(self._sample_loads())
+        sampler = asyncio.create_task(sample_loads(self.seats, lambda line: self._scribe.put(self._load_log, line)))
         try:
             while self.stopping is None:
                 self._dispatch()
@@ -161,10 +144,8 @@ class Loop:
         while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
             open_lanes = [lane for lane in open_lanes if self._dispatch_one(lane, now)]
 
-    def _dispatch_one(self, lane: _LaneState, now: float) -> bool:
-        """Send a lane's next prompt. False where the lane has none for now, or no place for it."""
-        if lane.cap is not None and lane.in_flight >= lane.cap:
-            return False
+    def _dispatch_one(self, lane: LaneQueue, now: float) -> bool:
+        """Send a lane's next prompt. False where it has none for now, or no place for it."""
         work = lane.next(now)
         if work is None:
             return False
@@ -177,7 +158,7 @@ class Loop:
             most = max(seat.identity.max_prompt or seat.identity.context or 0 for seat in self.seats)
             self._give_up(work, "too_long", f"the prompt has {length} tokens; the engine's context is {most}", None)
         elif not free:
-            self._later(lane, work, _OTHER_SEAT_SECONDS)
+            lane.later(work, _OTHER_SEAT_SECONDS)
             return False
         else:
             self._send(lane, min(free, key=lambda seat: seat.in_flight / seat.cap), work)
@@ -194,7 +175,7 @@ class Loop:
             work.alone = self._one_alone = True
             self._send(self._lane(work), seat, work)
 
-    def _send(self, lane: _LaneState, seat: Seat, work: Work) -> None:
+    def _send(self, lane: LaneQueue, seat: Seat, work: Work) -> None:
         stream = self.streams[work.dataset]
         room = seat.room(len(work.prompt.prompt_ids))
         self.clamped += room < stream.limit
@@ -219,7 +200,7 @@ class Loop:
 
     # replies and faults
 
-    async def _call(self, lane: _LaneState, seat: Seat, work: Work, request: Request) -> None:
+    async def _call(self, lane: LaneQueue, seat: Seat, work: Work, request: Request) -> None:
         started = time.monotonic()
         try:
             reply = await seat.engine.generate(request)
@@ -259,7 +240,7 @@ class Loop:
 
         self._scribe.put(stream.journal, encode(completion), durable)
 
-    def _failed(self, lane: _LaneState, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
+    def _failed(self, lane: LaneQueue, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
         match fault:
             case CapacityFault():
                 seat.refused(fault)
@@ -279,7 +260,7 @@ class Loop:
         if then is Then.ALONE:
             self._alone.append(work)
         else:
-            self._later(lane, work, delay(work.faults) if then is Then.LATER else 0.0)
+            lane.later(work, delay(work.faults) if then is Then.LATER else 0.0)
 
     def _set_aside(self, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
         """Keep the evidence of a reply that cannot be believed; the second one stops the run."""
@@ -319,21 +300,18 @@ class Loop:
         if self._given_up == self._limits.max_errors:
             self.stop(Ending.ERRORS)
 
-    def _later(self, lane: _LaneState, work: Work, seconds: float) -> None:
-        heapq.heappush(lane.waiting, (time.monotonic() + seconds, next(self._order), work))
-
     # waiting and ending
 
     def _pending(self) -> bool:
         """Whether anything is under way (waiting and on the way to the disk included) or may still be sent."""
         return any(stream.in_flight or stream.ready() for stream in self.streams)
 
-    def _lane(self, work: Work) -> _LaneState:
+    def _lane(self, work: Work) -> LaneQueue:
         return next(lane for lane in self._lanes if lane.name == self.streams[work.dataset].lane)
 
     async def _sleep(self) -> None:
         """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""
-        due = min((lane.waiting[0][0] for lane in self._lanes if lane.waiting), default=float("inf"))
+        due = min(lane.due() for lane in self._lanes)
         timeout = min(1.0, max(0.01, due - time.monotonic()))
         try:
             await asyncio.wait_for(self._wake.wait(), timeout)
@@ -357,29 +335,14 @@ class Loop:
     async def _drain(self) -> None:
         """At a stop: what is in flight gets its time, then is let go; its positions stay owed."""
         if self._calls and self.error is None:
-            self._tell("drain", "run", f"{len(self._calls)} in flight get up to {self._limits.drain:.0f} s to finish")
+            self._tell(
+                "drain", "run", f"{len(self._calls)} in flight get up to {self._limits.drain:.0f} s; Ctrl-C again: none"
+            )
             await asyncio.wait(set(self._calls), timeout=self._limits.drain)
         for call in self._calls:
             call.cancel()
         if self._calls:
             await asyncio.wait(set(self._calls), timeout=_CANCEL_SECONDS)
-
-    async def _sample_loads(self) -> None:
-        while True:
-            for seat in self.seats:
-                try:
-                    load: Load | None = await seat.engine.load()
-                except EngineError:
-                    load = None
-                sample = {
-                    "time": round(time.time(), 3),
-                    "engine": seat.engine.name,
-                    "state": seat.state.value,
-                    "in_flight": seat.in_flight,
-                    "load": load,
-                }
-                self._scribe.put(self._load_log, encode(sample))
-            await asyncio.sleep(_LOAD_EVERY)
 
 
 class _Suspect(ReplyFault):

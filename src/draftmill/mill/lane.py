@@ -1,0 +1,40 @@
+"""One lane's prompts: those to be sent again, then the next of its datasets, under the lane's own cap."""
+
+import heapq
+import itertools
+import time
+from dataclasses import dataclass, field
+
+from draftmill.mill.stream import Stream
+from draftmill.mill.work import Work
+
+
+@dataclass
+class LaneQueue:
+    """``cap``: most requests of this lane at once over all engines; ``streams``: its datasets with their indices."""
+
+    name: str
+    cap: int | None
+    streams: list[tuple[int, Stream]]
+    in_flight: int = 0
+    _again: list[tuple[float, int, Work]] = field(default_factory=list)  # a heap by the time of the next try
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def next(self, now: float) -> Work | None:
+        """The next prompt that may be sent, or None: the lane is full, or has none for now."""
+        if self.cap is not None and self.in_flight >= self.cap:
+            return None
+        if self.due() <= now:
+            return heapq.heappop(self._again)[2]
+        for index, stream in self.streams:
+            if prompt := stream.next():
+                return Work(index, prompt)
+        return None
+
+    def later(self, work: Work, seconds: float) -> None:
+        """Take a prompt back, to be sent again after so many seconds."""
+        heapq.heappush(self._again, (time.monotonic() + seconds, next(self._numbers), work))
+
+    def due(self) -> float:
+        """When the first prompt that waits may be sent again (``time.monotonic``); infinite where none waits."""
+        return self._again[0][0] if self._again else float("inf")
