@@ -13,7 +13,7 @@ test: $(VENV)/.installed-dev  ## all tests that need no server but the embedded 
 	@$(BIN)/python -m pytest
 
 test-engines: $(VENV)/.installed-dev  ## set up real SGLang and vLLM servers on the CPU and test against them
-	@PYTHON=$(PYTHON) BIN=$(BIN) scripts/engines/test_engines.sh
+	@PYTHON=$(BIN)/python scripts/engines/test_engines.sh
 
 check: $(VENV)/.installed-dev  ## style and types
 	@$(BIN)/ruff check .

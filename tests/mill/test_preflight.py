@@ -3,12 +3,13 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from draftmill.errors import RunError
-from draftmill.mill.preflight import PROBES, compare_tokenizers, raise_open_files
+from draftmill.mill.preflight import PROBES, compare_tokenizers, raise_open_files, refuse_penalty_mixture
 from draftmill.mill.seat import Seat
-from draftmill.recipe import EngineSpec
+from draftmill.recipe import EngineSpec, Sampling
 from draftmill.render import tokenizer
 from tests.mill.scripted import ScriptedEngine
 
@@ -66,3 +67,16 @@ def test_the_limit_on_open_files_is_raised_where_connections_need_it(limits: tup
     if hard != resource.RLIM_INFINITY:
         with pytest.raises(RunError, match="open files; the system allows"):
             raise_open_files(hard)
+
+
+def test_a_penalty_is_not_mixed_over_kinds() -> None:
+    def seat(kind: str) -> Seat:
+        engine = ScriptedEngine()
+        identity = msgspec.structs.replace(engine._identity, kind=kind)
+        return Seat(engine, EngineSpec(url="http://127.0.0.1:1"), identity, lambda *_: None)
+
+    both, penalty = [seat("vllm"), seat("sglang")], Sampling(repetition_penalty=1.1)
+    refuse_penalty_mixture(both, [Sampling()])
+    refuse_penalty_mixture(both[:1], [penalty])
+    with pytest.raises(RunError, match="other tokens in sglang than in vllm"):
+        refuse_penalty_mixture(both, [Sampling(), penalty])

@@ -137,3 +137,13 @@ def test_stop_ids_of_a_runs_own_copy(tmp_path: Path) -> None:
 
 def test_another_template_has_another_digest(tmp_path: Path) -> None:
     assert load(tmp_path / "a").digest() != load(tmp_path / "b", tiny.TEMPLATE + " ").digest()
+
+
+def test_an_argument_that_the_template_never_reads_is_refused(tmp_path: Path) -> None:
+    """Jinja ignores it, and a whole run would be made in the wrong mode."""
+    template = load(tmp_path)
+    template.refuse_unknown({"enable_thinking": True})
+    with pytest.raises(RenderError, match=r"template.enable_thinkng: .* did you mean enable_thinking\?"):
+        template.refuse_unknown({"enable_thinkng": True})
+    with pytest.raises(RenderError, match="it reads"):
+        template.refuse_unknown({"zzz": 1})

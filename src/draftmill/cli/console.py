@@ -8,8 +8,9 @@ from rich.text import Text
 
 from draftmill.errors import DraftmillError, RecipeError
 
-out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+if not err.is_terminal:
+    err.width = 200  # a log has no width: nothing in it may be cut to fit a screen
 
 _LABEL_WIDTH = 10
 

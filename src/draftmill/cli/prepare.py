@@ -25,14 +25,14 @@ def prepare(
         reports = run.prepare()
     if json:
         typer.echo(msgspec.json.encode(reports).decode())
-    headings = ("rows", "unread", "prompts", "refused", "repeated", "mean tokens", "longest", "with tools")
+    headings = ("rows", "unread", "prompts", "refused", "repeated", "tokens", "longest", "tools")
     rows = [
         (
             name,
             r.format,
             *(count(n) for n in (r.read, r.unread, r.positions, r.refused, r.repeated)),
-            count(r.prompt_tokens / max(1, r.positions - r.refused)),
-            f"{count(r.longest)} ({r.longest_where})",
+            f"⌀ {count(r.prompt_tokens / max(1, r.positions - r.refused))}",
+            count(r.longest),
             count(r.with_tools),
         )
         for name, r in reports.items()

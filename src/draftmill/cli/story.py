@@ -43,7 +43,7 @@ class Story(Observer):
 
     def prepared(self, dataset: str, report: Prepared, fresh: bool) -> None:
         source = f"{count(report.read)} rows read as {report.format}" if fresh else "prepared before"
-        longest = f"longest {count(report.longest)} tokens"
+        longest = f"longest {count(report.longest)} tokens" + (f" ({report.longest_where})" if fresh else "")
         label("prompts", f"{dataset}: {count(report.positions)} prompts, {longest}; {source}")
         if fresh:
             self._misgivings(dataset, report)

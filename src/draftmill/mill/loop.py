@@ -249,7 +249,7 @@ class Loop:
             case TransportFault():
                 seat.doubt(fault, self._wake.set)
         then = decide(fault, work)
-        work.history.append(fault.message)
+        work.tries += not isinstance(fault, CapacityFault | SetupFault)
         if then is Then.ERROR:
             kind = "engine_death" if isinstance(fault, TransportFault) else "prompt"
             self._give_up(work, kind, fault.message, seat.engine.name)
@@ -287,9 +287,7 @@ class Loop:
 
     def _give_up(self, work: Work, kind: str, reason: str, engine: str | None) -> None:
         stream, prompt = self.streams[work.dataset], work.prompt
-        failure = Failure(
-            prompt.id, prompt.position, prompt.turn, kind, reason, len(work.history) or 1, engine, prompt.where
-        )
+        failure = Failure(prompt.id, prompt.position, prompt.turn, kind, reason, work.tries or 1, engine, prompt.where)
 
         def durable() -> None:
             stream.gave_up()

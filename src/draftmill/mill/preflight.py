@@ -9,7 +9,7 @@ from draftmill.engines import connect
 from draftmill.engines.protocol import Engine
 from draftmill.errors import EngineError, RunError
 from draftmill.mill.seat import Seat, mismatch
-from draftmill.recipe import EngineSpec
+from draftmill.recipe import EngineSpec, Sampling
 from draftmill.render.tokenizer import Tokenizer
 
 _OTHER_FILES = 256  # journals, sockets of the event loop, libraries
@@ -63,6 +63,16 @@ def raise_open_files(connections: int) -> None:
         raise RunError(
             f"{connections} connections at once need {wanted} open files; the system allows {hard}",
             f"raise it (ulimit -Hn {wanted}) or lower the concurrency",
+        )
+
+
+def refuse_penalty_mixture(seats: list[Seat], samplings: list[Sampling]) -> None:
+    """Raises RunError where servers of several kinds would apply a repetition penalty to different tokens."""
+    kinds = sorted({seat.identity.kind for seat in seats})
+    if len(kinds) > 1 and any(sampling.repetition_penalty != 1.0 for sampling in samplings):
+        raise RunError(
+            f"a repetition penalty looks at other tokens in {' than in '.join(kinds)}, so their answers differ",
+            "set repetition_penalty to 1, or use engines of one kind",
         )
 
 

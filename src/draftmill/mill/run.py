@@ -23,7 +23,14 @@ from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.observer import Observer
-from draftmill.mill.preflight import PROBES, close_seats, compare_tokenizers, raise_open_files, take_seats
+from draftmill.mill.preflight import (
+    PROBES,
+    close_seats,
+    compare_tokenizers,
+    raise_open_files,
+    refuse_penalty_mixture,
+    take_seats,
+)
 from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.seat import Seat
@@ -153,15 +160,21 @@ class Run:
     def _load(self) -> tuple[Tokenizer, ChatTemplate]:
         """The run's tokenizer and template, from its own copy where it has begun before."""
         if self._tokenizer is None or self._template is None:
-            loaded = tokenizers.load(str(self.folder.tokenizer), trust_remote_code=self.recipe.trust_remote_code)
-            if loaded.digest() != self.settings.tokenizer_sha256:
-                raise StorageError(f"{self.folder.tokenizer}: is not the tokenizer that this run was begun with")
-            self._tokenizer, self._template = loaded, ChatTemplate(loaded, self.settings.date)
+            copy = self.folder.tokenizer.resolve()
+            if not copy.is_dir():
+                raise StorageError(f"{copy}: the run's copy of its tokenizer is gone", "restore it, or start a new run")
+            loaded = tokenizers.load(str(copy), trust_remote_code=self.recipe.trust_remote_code)
+            template = ChatTemplate(loaded, self.settings.date)
+            if (loaded.digest(), template.digest()) != (self.settings.tokenizer_sha256, self.settings.template_sha256):
+                what = "this run was begun with another tokenizer or chat template than this copy"
+                raise StorageError(f"{copy}: {what}", "restore it, or start a new run")
+            self._tokenizer, self._template = loaded, template
         return self._tokenizer, self._template
 
     def _prepare(self, dataset: Dataset, folder: DatasetFolder) -> Prepared:
         source = open_source(dataset, self._base)
         tokenizer, template = self._load()
+        template.refuse_unknown(self.recipe.template_of(dataset))
         preparation = Preparation(
             dataset,
             folder,
@@ -189,6 +202,7 @@ class Run:
         load_log = None
         try:
             raise_open_files(sum(seat.cap for seat in seats))
+            refuse_penalty_mixture(seats, [self.recipe.sampling_of(d) for d in self.datasets])
             compared = await compare_tokenizers(seats, tokenizer, [*PROBES, *self._rendered(tokenizer, template)])
             await self._learn_stops(seats, tokenizer)
             self._observer.seated(seats, compared)

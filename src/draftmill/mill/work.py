@@ -1,6 +1,6 @@
 """One generation under way, and the pure decision what a fault means for it (rule 7 of the design)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from draftmill.errors import CapacityFault, EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
@@ -12,13 +12,16 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0  # seconds; doubled at each transport f
 
 @dataclass
 class Work:
-    """A prompt on its way, of the dataset with the given index. ``faults`` counts its transport faults."""
+    """A prompt on its way, of the dataset with the given index.
+
+    ``faults`` counts its transport faults; ``tries`` all calls that failed, refusals by a full or paused engine aside.
+    """
 
     dataset: int
     prompt: PromptHead
     faults: int = 0
     alone: bool = False
-    history: list[str] = field(default_factory=list)
+    tries: int = 0
 
 
 class Then(Enum):

@@ -1,5 +1,6 @@
 """The chat template: conversations → the text that the serving stack would tokenize, and the ids that end a turn."""
 
+import difflib
 import hashlib
 from datetime import datetime
 from typing import Any
@@ -8,6 +9,7 @@ from draftmill.errors import RenderError
 from draftmill.records import Conversation
 from draftmill.render.tokenizer import Tokenizer
 
+_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 _PROBE = "zqxprobe"  # an answer whose end is easy to find in a rendered conversation
 
 
@@ -36,6 +38,19 @@ class ChatTemplate:
     def text(self, conversation: Conversation, arguments: dict[str, Any]) -> str:
         """The prompt's text, ending where the answer begins. Raises RenderError with the template's own words."""
         return self._render(conversation.messages, conversation.tools, arguments, True)
+
+    def refuse_unknown(self, arguments: dict[str, Any]) -> None:
+        """Raises RenderError for an argument that the template never reads: Jinja would ignore a misspelt one."""
+        from transformers import PreTrainedTokenizerBase
+
+        if type(self._tokenizer.inner).apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template:
+            return  # a tokenizer with code of its own may read more than its template
+        known = self._variables()
+        for name in arguments:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"it reads {', '.join(sorted(known)) or 'none'}"
+                raise RenderError(f"template.{name}: the chat template reads no such variable; {hint}")
 
     def digest(self) -> str:
         """SHA-256 of the template's source (of all its variants, where it has several)."""
@@ -66,13 +81,27 @@ class ChatTemplate:
         special = set(self._tokenizer.special.values())
         return [i for i in ids if i in special][:1]
 
+    def _sources(self) -> list[str]:
+        source = self._tokenizer.inner.chat_template
+        return list(source.values()) if isinstance(source, dict) else [source]
+
+    def _variables(self) -> set[str]:
+        """What the template reads and does not set itself, less what a rendering always gives it."""
+        from jinja2.meta import find_undeclared_variables
+        from transformers.utils import chat_template_utils
+
+        found: set[str] = set()
+        for template in self._sources():
+            environment = chat_template_utils._compile_jinja_template(template).environment
+            found |= find_undeclared_variables(environment.parse(template)) - environment.globals.keys()
+        return found - {"messages", "tools", "documents", "add_generation_prompt", *_TOKENS}
+
     def _freeze(self) -> None:
         """Fix ``strftime_now``, the function with which templates ask for today.
 
         At every rendering, since transformers keeps one compiled template for all who have the same source.
         """
-        source = self._tokenizer.inner.chat_template
-        for template in source.values() if isinstance(source, dict) else [source]:
+        for template in self._sources():
             if "strftime_now" in template:
                 from transformers.utils import chat_template_utils
 

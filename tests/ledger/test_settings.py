@@ -1,0 +1,83 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftmill.errors import RunError, StorageError
+from draftmill.journal.folder import RunFolder
+from draftmill.ledger.settings import changes, merged, read_settings, refuse_changes, settings_of, write_settings
+from draftmill.recipe import Recipe
+
+BASE: dict[str, Any] = {
+    "model": "m",
+    "engines": ["http://127.0.0.1:1"],
+    "datasets": [{"name": "a", "source": "a.jsonl"}, {"name": "b", "source": "b.jsonl"}],
+}
+
+
+def recipe(**values: Any) -> Recipe:
+    return Recipe.model_validate(BASE | values)
+
+
+def dataset(**values: Any) -> list[dict[str, Any]]:
+    return [BASE["datasets"][0] | values, BASE["datasets"][1]]
+
+
+@pytest.mark.parametrize(
+    ("now", "changed"),
+    [
+        ({}, []),
+        ({"engines": ["embedded"]}, []),
+        ({"lanes": {"short": {"max_new_tokens": 9, "concurrency": 3}}}, []),
+        ({"max_error_share": 0.5}, []),
+        ({"datasets": dataset(budget="1M", samples=5)}, []),
+        ({"datasets": BASE["datasets"][:1]}, []),
+        ({"datasets": [*BASE["datasets"], {"name": "c", "source": "c"}]}, []),
+        ({"seed": 1}, ["seed: 0 → 1"]),
+        ({"datasets": dataset(source="x")}, ["a.source: 'a.jsonl' → 'x'"]),
+        ({"datasets": dataset(n=2, system="be brief")}, ["a.n: 1 → 2", "a.system: None → 'be brief'"]),
+        (
+            {"sampling": {"top_p": 0.5}},
+            ["a.sampling.top_p: 1.0 → 0.5", "b.sampling.top_p: 1.0 → 0.5"],
+        ),
+        ({"datasets": dataset(sampling={"top_k": 5})}, ["a.sampling.top_k: -1 → 5"]),
+        ({"datasets": dataset(template={"thinking": True})}, ["a.template.thinking: None → True"]),
+    ],
+)
+def test_what_may_change_and_what_may_not(now: dict[str, Any], changed: list[str]) -> None:
+    assert changes(recipe(), recipe(**now)) == changed
+
+
+def test_settings_read_back_as_they_were_written(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert read_settings(folder) is None
+    frozen = settings_of(
+        recipe(), date="2026-01-01", files={"f": "1"}, digests=("t", "c"), vocab_size=9, stop_ids=(2, 5)
+    )
+    write_settings(folder, frozen)
+    again = read_settings(folder)
+    assert again == frozen
+    refuse_changes(folder, frozen, Recipe.model_validate(frozen.recipe))
+    with pytest.raises(RunError, match=r"begun with other settings: seed: 0 → 7"):
+        refuse_changes(folder, frozen, recipe(seed=7))
+
+
+def test_a_dataset_that_is_left_out_stays_in_the_run() -> None:
+    frozen = settings_of(
+        recipe(lanes={"short": {}, "long": {}}, datasets=dataset(lane="long")),
+        date="2026-01-01",
+        files={},
+        digests=("t", "c"),
+        vocab_size=9,
+        stop_ids=(2,),
+    )
+    now = merged(frozen, recipe(datasets=[BASE["datasets"][1] | {"budget": "2k"}]))
+    kept = Recipe.model_validate(now.recipe)
+    assert {d.name: (d.lane, d.budget) for d in kept.datasets} == {"b": ("short", 2000), "a": ("long", None)}
+
+
+@pytest.mark.parametrize("text", ["", "recipe: [", "date: 5", "\0"])
+def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(StorageError, match=r"run\.yaml: cannot be read"):
+        read_settings(RunFolder(tmp_path))
