@@ -2,9 +2,9 @@
 
 import heapq
 import itertools
-import time
 from dataclasses import dataclass, field
 
+from draftmill.mill import clock
 from draftmill.mill.stream import Stream
 from draftmill.mill.work import Work
 
@@ -33,8 +33,8 @@ class LaneQueue:
 
     def later(self, work: Work, seconds: float) -> None:
         """Take a prompt back, to be sent again after so many seconds."""
-        heapq.heappush(self._again, (time.monotonic() + seconds, next(self._numbers), work))
+        heapq.heappush(self._again, (clock.now() + seconds, next(self._numbers), work))
 
     def due(self) -> float:
-        """When the first prompt that waits may be sent again (``time.monotonic``); infinite where none waits."""
+        """When the first prompt that waits may be sent again (``clock.now``); infinite where none waits."""
         return self._again[0][0] if self._again else float("inf")

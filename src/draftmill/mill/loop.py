@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -22,6 +21,7 @@ from draftmill.errors import (
 )
 from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
+from draftmill.mill import clock
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import sample_loads
 from draftmill.mill.scribe import Scribe
@@ -139,7 +139,7 @@ class Loop:
         """Fill every free place, one prompt a lane in turn, so that no lane starves another."""
         if self._alone:
             self._dispatch_alone()
-        now = time.monotonic()
+        now = clock.now()
         open_lanes = [] if self._alone or self._one_alone else list(self._lanes)
         while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
             open_lanes = [lane for lane in open_lanes if self._dispatch_one(lane, now)]
@@ -201,7 +201,7 @@ class Loop:
     # replies and faults
 
     async def _call(self, lane: LaneQueue, seat: Seat, work: Work, request: Request) -> None:
-        started = time.monotonic()
+        started = clock.now()
         try:
             reply = await seat.engine.generate(request)
             if reason := check_reply(request, reply, self._vocab_size):
@@ -210,7 +210,7 @@ class Loop:
             self._failed(lane, seat, work, request, fault)
         else:
             seat.answered()
-            self._keep(seat, work, request, reply, time.monotonic() - started)
+            self._keep(seat, work, request, reply, clock.now() - started)
         finally:
             lane.in_flight -= 1
             seat.in_flight -= 1
@@ -310,7 +310,7 @@ class Loop:
     async def _sleep(self) -> None:
         """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""
         due = min(lane.due() for lane in self._lanes)
-        timeout = min(1.0, max(0.01, due - time.monotonic()))
+        timeout = min(1.0, max(0.01, due - clock.now()))
         try:
             await asyncio.wait_for(self._wake.wait(), timeout)
         except TimeoutError:
@@ -322,7 +322,7 @@ class Loop:
         if any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
             self._no_seat_since = None
             return
-        now = time.monotonic()
+        now = clock.now()
         self._no_seat_since = self._no_seat_since or now
         hopeless = all(seat.state is State.PAUSED and not seat.ever_answered for seat in self.seats)
         if hopeless or now - self._no_seat_since >= self._limits.patience:

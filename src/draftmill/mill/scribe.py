@@ -1,11 +1,11 @@
 """The scribe writes what the mill gets: whole groups of lines, synced before anything counts as done."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from draftmill.errors import StorageError
 from draftmill.journal.writer import Appender
+from draftmill.mill import clock
 
 _GROUP_SECONDS = 0.05  # answers that come within this time share one sync; no answer waits longer for it
 
@@ -47,7 +47,7 @@ class Scribe:
                 continue
             if not group:
                 continue
-            started = time.monotonic()
+            started = clock.now()
             try:
                 await asyncio.to_thread(_append, group)
             except StorageError as error:
@@ -58,7 +58,7 @@ class Scribe:
             for _, _, then in group:
                 then()
             if not self._closing:
-                await asyncio.sleep(max(0.0, _GROUP_SECONDS - (time.monotonic() - started)))
+                await asyncio.sleep(max(0.0, _GROUP_SECONDS - (clock.now() - started)))
 
 
 def _append(group: list[tuple[Appender, bytes, Callable[[], None]]]) -> None:

@@ -1,12 +1,12 @@
 """One engine's seat in the run: whether it may be given work, and how much at once."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from enum import Enum
 
 from draftmill.engines.protocol import Engine, Identity
 from draftmill.errors import CapacityFault, EngineError, SetupFault
+from draftmill.mill import clock
 from draftmill.recipe import EngineSpec
 
 AUTO_CONCURRENCY = 64  # at most, until the governor finds the right number: thousands at once can end a server
@@ -44,7 +44,7 @@ class Seat:
     @property
     def free(self) -> int:
         """How many more requests it may be given now."""
-        if self.state is not State.OPEN or time.monotonic() < self._full_until:
+        if self.state is not State.OPEN or clock.now() < self._full_until:
             return 0
         return max(0, int(self._ceiling) - self.in_flight)
 
@@ -63,10 +63,10 @@ class Seat:
 
     def refused(self, fault: CapacityFault) -> None:
         """The server is full: fewer at once, and nothing new for a moment. No prompt is to blame."""
-        if time.monotonic() >= self._full_until:
+        if clock.now() >= self._full_until:
             self._ceiling = max(1.0, 0.8 * min(self._ceiling, self.in_flight + 1))
             self._tell("cap", self.engine.name, f"at most {int(self._ceiling)} at once: {fault.message}")
-        self._full_until = time.monotonic() + _REFUSAL_PAUSE
+        self._full_until = clock.now() + _REFUSAL_PAUSE
 
     def pause(self, fault: SetupFault, wake: Callable[[], None]) -> None:
         """The set-up refuses us. Probed rarely, since only a person can mend it."""
