@@ -29,7 +29,7 @@ class Story(Observer):
     def __init__(self) -> None:
         self._live: Live | None = None
         self._plain: _PlainLines | None = None
-        self._shown = 0.0
+        self._shown = time.monotonic()
 
     def note(self, kind: str, subject: str, message: str) -> None:
         if kind not in _QUIET:
