@@ -64,17 +64,24 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Finish(StrEnum):
-    """How a generation ended. ``stop``: its last id is a stop id. ``length``: the token limit cut it."""
+    """How a generation ended. ``stop``: its last id is a stop id. ``length``: the token limit cut it.
+
+    ``abort``: we ended it early; what there is of it is a beginning, to be continued.
+    """
 
     STOP = "stop"
     LENGTH = "length"
+    ABORT = "abort"
 
 
 class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the engine returned for one prompt: a line of the journal.
 
-    ``output_ids`` holds every generated id, a stop token included; ``limit`` is the token limit that was sent;
+    ``output_ids`` holds every generated id, a stop token included; ``limit`` is the token limit of the whole answer;
     ``matched_stop`` the id that ended it; ``seconds`` the wall time of the call that answered, queueing included.
+    A ``partial`` line holds the beginning of an answer that is still owed; the whole answer follows in a line of its
+    own, which says how many of its ids were ``continued`` from earlier calls. ``redrawn``: an earlier call may have
+    generated some of this answer, and nothing of that is known.
     """
 
     id: str
@@ -89,6 +96,9 @@ class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     engine: str
     limit: int
+    partial: bool = False
+    continued: int = 0
+    redrawn: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -106,6 +106,7 @@ class Contract:
     any_stop_id = True  # stop ids of the request end an answer
     checks_ids = True  # ids outside the vocabulary are refused by the server
     float32 = True  # the server computes in float32, unquantised
+    streams = True  # beginnings of answers are told, and an abort gives one
 
     def test_it_says_what_it_is(self, server: Server) -> None:
         identity = server.run(lambda engine: engine.identify())
@@ -266,6 +267,46 @@ class Contract:
             raise AssertionError("the server still generates for nobody")
 
         server.run(use)
+
+    def test_a_streamed_answer_is_the_whole_one(self, server: Server) -> None:
+        heard: list[list[int]] = []
+        request = ask(limit=200)
+        reply = server.run(lambda engine: engine.generate(request, lambda ids: heard.append(list(ids))))
+        assert check_reply(request, reply, VOCAB) is None
+        assert reply.finish is Finish.STOP and reply.output_ids[-1] == EOS
+        if self.float32:
+            assert reply.output_ids == ANSWER
+        if self.streams:
+            assert heard and heard[-1] == reply.output_ids
+        for ids in heard:
+            assert ids == reply.output_ids[: len(ids)]
+
+    def test_an_abort_gives_the_beginning_and_a_continuation_goes_on(self, server: Server) -> None:
+        async def use(engine: Engine) -> None:
+            story = await engine.tokenize(TEXT.replace("Say hi", "Tell a very long story"))
+            assert story
+            request = ask(story, limit=400)
+            call = asyncio.ensure_future(engine.generate(request, lambda _: None))
+            await asyncio.sleep(2.0)
+            assert await engine.abort(request.tag) is self.streams
+            if not self.streams:
+                call.cancel()
+                return
+            reply = await asyncio.wait_for(call, 30)
+            begun = reply.output_ids
+            assert (reply.finish, check_reply(request, reply, VOCAB)) == (Finish.ABORT, None)
+            assert 0 < len(begun) == reply.completion_tokens < 400
+            rest = ask(story + begun, limit=8)
+            assert check_reply(rest, await engine.generate(rest), VOCAB) is None
+
+        server.run(use)
+
+    def test_an_abort_of_what_is_not_there_changes_nothing(self, server: Server) -> None:
+        async def use(engine: Engine) -> Reply:
+            await engine.abort("nobody-knows-this")
+            return await engine.generate(ask(limit=3))
+
+        assert server.run(use).completion_tokens == 3
 
     def test_only_engine_errors_leave_it(self, server: Server) -> None:
         async def use(engine: Engine) -> None:

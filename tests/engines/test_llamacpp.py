@@ -32,6 +32,7 @@ class TestLlamaCpp(Contract):
     penalties = False
     any_stop_id = False
     float32 = False
+    streams = False
 
     def test_penalties_that_count_the_prompt_are_refused(self, server: Server) -> None:
         for sampling in (Sampling(presence_penalty=0.5), Sampling(frequency_penalty=-0.5)):

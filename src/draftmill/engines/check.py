@@ -29,6 +29,8 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
         return f"the server counts {reply.prompt_tokens} prompt tokens, {len(request.prompt_ids)} were sent"
     if reply.completion_tokens != len(out):
         return f"the server counts {reply.completion_tokens} completion tokens and returned {len(out)} ids"
+    if reply.finish is Finish.ABORT and not out:
+        return None  # ended before its first id
     if not out:
         return "no id was generated"
     if min(out) < 0 or max(out) >= vocab_size:
@@ -36,7 +38,8 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
         return f"the id {wrong} lies outside the vocabulary of {vocab_size}"
     if len(out) > limit:
         return f"{len(out)} ids were generated, {limit} are the limit"
-    inside = next((i for i, token in enumerate(out[:-1]) if token in stops), None)
+    before_end = out if reply.finish is Finish.ABORT else out[:-1]
+    inside = next((i for i, token in enumerate(before_end) if token in stops), None)
     if inside is not None:
         return f"the stop id {out[inside]} stands at {inside}, before the end at {len(out) - 1}"
     if reply.finish is Finish.STOP:
@@ -45,6 +48,6 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
         if reply.matched_stop is not None and reply.matched_stop != out[-1]:
             return f"the server stopped at the id {reply.matched_stop}, the last id is {out[-1]}"
         return None
-    if len(out) < limit:
+    if reply.finish is Finish.LENGTH and len(out) < limit:
         return f"the server says the limit of {limit} was met after {len(out)} ids"
     return None

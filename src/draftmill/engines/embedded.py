@@ -15,7 +15,7 @@ import msgspec
 from draftmill.engines.embedded_server import Config, Listening
 from draftmill.engines.http import Http
 from draftmill.engines.llamacpp import LlamaCpp
-from draftmill.engines.protocol import Identity, Reply, Request
+from draftmill.engines.protocol import Identity, OnIds, Reply, Request
 from draftmill.errors import SetupFault, TransportFault
 
 NAME = "embedded"
@@ -109,9 +109,9 @@ class Embedded(LlamaCpp):
             await self.restart()
         return await super().identify()
 
-    async def generate(self, request: Request) -> Reply:
+    async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         try:
-            return await super().generate(request)
+            return await super().generate(request, on_ids)
         except TransportFault as fault:
             code = await self._exit_code()
             if code is None:

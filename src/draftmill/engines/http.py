@@ -8,7 +8,7 @@ has it cut out.
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
@@ -51,6 +51,22 @@ class Http:
     async def post(self, path: str, body: Mapping[str, Any], reply: type[T], patient: bool = False) -> T:
         """Send JSON. ``patient`` waits as long as the server takes."""
         return self._decode(await self._call("POST", path, msgspec.json.encode(body), patient), reply)
+
+    async def events(self, path: str, body: Mapping[str, Any], event: type[T]) -> AsyncIterator[T]:
+        """Send JSON and yield the server-sent events of the answer as they come; waits as long as the server takes."""
+        data = msgspec.json.encode(body)
+        try:
+            async with self._session(True).post(self.url + path, data=data, allow_redirects=False) as response:
+                if response.status != 200:
+                    said = self._clean(await response.read())
+                    raise faults.of_status(self.engine, self.name, response.status, said)
+                async for line in response.content:
+                    if line.startswith(b"data:") and (said := line[5:].strip()) != b"[DONE]":
+                        yield self._decode(said, event)
+        except EngineError:
+            raise
+        except Exception as error:  # as in _send
+            raise faults.of_exception(self.name, error) from None
 
     async def status(self, path: str) -> tuple[int, bytes]:
         """What a GET answers, whatever its status. Raises for a server that does not answer at all."""

@@ -15,7 +15,7 @@ from draftmill.engines import metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.faults import NotServed, of_limit
 from draftmill.engines.http import Http
-from draftmill.engines.protocol import Identity, Load, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
 from draftmill.errors import PromptFault, ReplyFault, SetupFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
@@ -107,7 +107,7 @@ class LlamaCpp:
             kv_tokens=context * props.total_slots,
         )
 
-    async def generate(self, request: Request) -> Reply:
+    async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         if reason := check_request(request):
             raise PromptFault(reason)
         sampling, seed = request.sampling, request.seed
@@ -139,6 +139,9 @@ class LlamaCpp:
             finish=finish,
             cached_tokens=reply.timings.cache_n if reply.timings else None,
         )
+
+    async def abort(self, tag: str) -> bool:
+        return False  # only a stream would hold a beginning, and a stream leaves ids out
 
     async def load(self) -> Load:
         """From /metrics where the server has it (--metrics), else from /slots, which knows no queue.

@@ -1,11 +1,14 @@
 """The one protocol of all engines: token ids in, token ids out."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
+
+OnIds = Callable[[list[int]], None]
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -24,7 +27,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the server said, untouched: ``output_ids`` and every count are the server's own."""
+    """What the server said, untouched: ``output_ids`` and every count are the server's own.
+
+    After an ``abort`` of ours ``finish`` is ABORT and ``output_ids`` is what was generated until then, maybe nothing.
+    """
 
     output_ids: list[int]
     prompt_tokens: int
@@ -74,11 +80,18 @@ class Engine(Protocol):
     async def identify(self) -> Identity:
         """Ask the server what it is."""
 
-    async def generate(self, request: Request) -> Reply:
+    async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         """Generate one answer. Waits as long as the server takes: time in its queue is no timeout.
 
-        A call that is cancelled frees the server. Where prompt and limit do not fit together, servers lower the limit
+        ``on_ids`` hears now and then all the ids generated so far, where the server can tell before the end. A call
+        that is cancelled frees the server. Where prompt and limit do not fit together, servers lower the limit
         without a word: that is a PromptFault, so keep them within ``Identity.context``.
+        """
+
+    async def abort(self, tag: str) -> bool:
+        """End the generation with this tag: its ``generate`` call then returns soon, with what there is of it.
+
+        False where this engine cannot give a beginning; the call goes on, and may be cancelled.
         """
 
     async def load(self) -> Load:

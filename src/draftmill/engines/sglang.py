@@ -7,13 +7,14 @@ import msgspec
 from draftmill.engines import faults, metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.http import Http
-from draftmill.engines.protocol import Identity, Load, Reply, Request
-from draftmill.errors import EngineError, PromptFault, ReplyFault, SetupFault
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.errors import EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
 T = TypeVar("T")
 
+STREAM_INTERVAL = 64  # tokens between two events of a stream
 _SEEDS = 2**63  # seeds are signed 64-bit numbers there
 _NEUTRAL = Sampling(temperature=1.0)  # SGLang may scale log-probabilities by the temperature
 
@@ -26,7 +27,7 @@ class _Finish(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct):
-    finish_reason: _Finish
+    finish_reason: _Finish | None  # None in the events of a stream before the last
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int | None = None
@@ -34,8 +35,19 @@ class _Meta(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    output_ids: list[int]
     meta_info: _Meta
+    output_ids: list[int] = []
+
+
+class _Error(msgspec.Struct):
+    code: int = 500
+    message: str = ""
+
+
+class _Event(msgspec.Struct):
+    meta_info: _Meta | None = None
+    output_ids: list[int] = []
+    error: _Error | None = None
 
 
 class _ModelInfo(msgspec.Struct):
@@ -84,6 +96,8 @@ class SGLang:
         self.name = http.name
         self._has_metrics = True
         self._has_loads = True
+        self._streams = True
+        self._aborted: set[str] = set()
 
     async def identify(self) -> Identity:
         """``max_req_input_len`` is the server's own bound on prompts: it refuses one of that very length, and cuts
@@ -114,7 +128,7 @@ class SGLang:
             kv_dtype=server.kv_cache_dtype,
         )
 
-    async def generate(self, request: Request) -> Reply:
+    async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         if reason := check_request(request):
             raise PromptFault(reason)
         body = {
@@ -123,9 +137,20 @@ class SGLang:
             "rid": request.tag,
             "stream": False,
         }
-        reply = await self._http.post("/generate", body, _Reply, patient=True)
+        try:
+            reply = await self._answer(body, on_ids)
+        except EngineError:
+            if request.tag in self._aborted:  # given up while it waited: there is no beginning
+                return Reply([], len(request.prompt_ids), 0, Finish.ABORT)
+            raise
+        finally:
+            aborted = request.tag in self._aborted
+            self._aborted.discard(request.tag)
         meta = reply.meta_info
-        finish, matched = self._finish(meta.finish_reason)
+        if aborted and meta.finish_reason and meta.finish_reason.type == "abort":
+            finish, matched = Finish.ABORT, None
+        else:
+            finish, matched = self._finish(meta.finish_reason)
         if finish is Finish.LENGTH and meta.completion_tokens < request.limit:
             raise faults.of_limit(self.name, request, meta.completion_tokens)
         return Reply(
@@ -136,6 +161,11 @@ class SGLang:
             matched_stop=matched,
             cached_tokens=meta.cached_tokens,
         )
+
+    async def abort(self, tag: str) -> bool:
+        self._aborted.add(tag)
+        await self._http.post("/abort_request", {"rid": tag}, msgspec.Raw)
+        return True
 
     async def load(self) -> Load:
         if not self._has_loads:
@@ -183,7 +213,36 @@ class SGLang:
     async def close(self) -> None:
         await self._http.close()
 
-    def _finish(self, finish: _Finish) -> tuple[Finish, int | None]:
+    async def _answer(self, body: dict[str, Any], on_ids: OnIds | None) -> _Reply:
+        if on_ids and self._streams:
+            params = body["sampling_params"] | {"stream_interval": STREAM_INTERVAL}
+            try:
+                return await self._streamed(body | {"stream": True, "sampling_params": params}, on_ids)
+            except SetupFault as fault:
+                if "stream_interval" not in fault.message:
+                    raise
+                self._streams = False  # older: an event for each token with all ids so far would cost too much
+        return await self._http.post("/generate", body, _Reply, patient=True)
+
+    async def _streamed(self, body: dict[str, Any], on_ids: OnIds) -> _Reply:
+        """A stream read to its end. Its events hold all ids so far, so the server is asked for few of them; a server
+        that was started with incremental streaming sends the new ids only, and its count tells."""
+        ids: list[int] = []
+        async for event in self._http.events("/generate", body, _Event):
+            if event.error:
+                raise faults.of_status("sglang", self.name, event.error.code, msgspec.json.encode(event.error))
+            if event.meta_info is None:
+                continue
+            whole = event.meta_info.completion_tokens == len(event.output_ids)
+            ids = event.output_ids if whole else ids + event.output_ids
+            on_ids(ids)
+            if event.meta_info.finish_reason:
+                return _Reply(event.meta_info, ids)
+        raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(ids)} ids")
+
+    def _finish(self, finish: _Finish | None) -> tuple[Finish, int | None]:
+        if finish is None:
+            raise ReplyFault(f"{self.name}: the reply does not say how the answer ended")
         if finish.type == "abort":
             raise faults.of_abort("sglang", self.name, finish.status_code, finish.message or "no reason given")
         if finish.type == "length":

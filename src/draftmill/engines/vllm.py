@@ -1,5 +1,6 @@
 """The client of a vLLM server (``/v1/completions`` with ``return_token_ids``), seen on 0.32."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -7,8 +8,8 @@ import msgspec
 from draftmill.engines import faults, metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.http import Http
-from draftmill.engines.protocol import Identity, Load, Reply, Request
-from draftmill.errors import PromptFault, ReplyFault, SetupFault
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.errors import PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
@@ -42,6 +43,38 @@ class _Reply(msgspec.Struct):
     usage: _Usage
 
 
+class _Error(msgspec.Struct):
+    code: int = 500
+    message: str = ""
+
+
+class _Piece(msgspec.Struct):
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+    stop_reason: int | str | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Piece] = []
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+class _Call:
+    """A streamed generation under way: its ids so far, and the task that reads it."""
+
+    def __init__(self, on_ids: OnIds) -> None:
+        self.ids: list[int] = []
+        self.task: asyncio.Task[_Reply] | None = None
+        self.aborted = False
+        self._on_ids = on_ids
+
+    def hear(self, ids: list[int]) -> None:
+        if ids:
+            self.ids += ids
+            self._on_ids(self.ids)
+
+
 class _Model(msgspec.Struct):
     id: str
     root: str | None = None
@@ -73,6 +106,7 @@ class VLLM:
         self._model = model
         self._kv_total: int | None = None
         self._rate = metrics.Rate()
+        self._calls: dict[str, _Call] = {}
 
     async def identify(self) -> Identity:
         model = await self._served()
@@ -90,11 +124,25 @@ class VLLM:
             kv_dtype=metrics.label(text, "vllm:cache_config_info", "cache_dtype"),
         )
 
-    async def generate(self, request: Request) -> Reply:
+    async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         if reason := check_request(request):
             raise PromptFault(reason)
         sampling = _sampling(request.sampling, request.limit, request.stop_ids, request.seed)
-        reply = await self._complete(request.prompt_ids, sampling | {"request_id": request.tag})
+        parameters = sampling | {"request_id": request.tag}
+        if on_ids is None:
+            reply = await self._complete(request.prompt_ids, parameters)
+        else:
+            call = _Call(on_ids)
+            call.task = asyncio.ensure_future(self._stream(call, request.prompt_ids, parameters))
+            self._calls[request.tag] = call
+            try:
+                reply = await call.task
+            except asyncio.CancelledError:
+                if not call.aborted:
+                    raise
+                return Reply(call.ids, len(request.prompt_ids), len(call.ids), Finish.ABORT)
+            finally:
+                del self._calls[request.tag]
         choice, usage = reply.choices[0], reply.usage
         finish, matched = self._finish(choice)
         if finish is Finish.LENGTH and usage.completion_tokens < request.limit:
@@ -108,6 +156,15 @@ class VLLM:
             matched_stop=matched,
             cached_tokens=cached.cached_tokens if cached else None,
         )
+
+    async def abort(self, tag: str) -> bool:
+        """Drop the connection, which cancels the request at the server; what was streamed is the beginning."""
+        call = self._calls.get(tag)
+        if call is None or call.task is None:
+            return False
+        call.aborted = True
+        call.task.cancel()
+        return True
 
     async def load(self) -> Load:
         text = await self._http.get_text("/metrics")
@@ -161,6 +218,24 @@ class VLLM:
         if len(reply.choices) != 1:
             raise ReplyFault(f"{self.name}: {len(reply.choices)} answers where one was asked for")
         return reply
+
+    async def _stream(self, call: "_Call", ids: list[int], parameters: dict[str, Any]) -> _Reply:
+        """A stream read to its end. Each event holds new ids; the last one, without a choice, the counts."""
+        if self._model is None:
+            self._model = (await self._served()).id
+        streaming = {"stream": True, "stream_options": {"include_usage": True}}
+        last: _Piece | None = None
+        async for event in self._http.events(
+            "/v1/completions", {"model": self._model, "prompt": ids, **parameters, **streaming}, _Event
+        ):
+            if event.error:
+                raise faults.of_status("vllm", self.name, event.error.code, msgspec.json.encode(event.error))
+            for choice in event.choices:
+                call.hear(choice.token_ids or [])
+                last = choice if choice.finish_reason else last
+            if event.usage and last:
+                return _Reply([_Choice(last.finish_reason, call.ids, last.stop_reason)], event.usage)
+        raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(call.ids)} ids")
 
     async def _served(self) -> _Model:
         models = (await self._http.get("/v1/models", _Models)).data
