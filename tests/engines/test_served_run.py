@@ -37,7 +37,8 @@ def proxy() -> Iterator[Proxy]:
 
     async def forward(request: web.Request) -> web.Response:
         body = await request.read()
-        async with aiohttp.request(request.method, f"{server}{request.path_qs}", data=body) as reply:
+        headers = {"Content-Type": request.content_type}
+        async with aiohttp.request(request.method, f"{server}{request.path_qs}", data=body, headers=headers) as reply:
             said = await reply.read()
         if request.method == "POST" and request.path in ("/generate", "/v1/completions"):
             replies.append(_ids(json.loads(body), json.loads(said)))
