@@ -52,6 +52,10 @@ class Http:
         """Send JSON. ``patient`` waits as long as the server takes."""
         return self._decode(await self._call("POST", path, msgspec.json.encode(body), patient), reply)
 
+    async def send(self, path: str, body: Mapping[str, Any]) -> None:
+        """A control call whose answer says nothing."""
+        await self._call("POST", path, msgspec.json.encode(body), patient=False)
+
     async def events(self, path: str, body: Mapping[str, Any], event: type[T]) -> AsyncIterator[T]:
         """Send JSON and yield the server-sent events of the answer as they come; waits as long as the server takes."""
         data = msgspec.json.encode(body)

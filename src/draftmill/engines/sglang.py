@@ -164,7 +164,7 @@ class SGLang:
 
     async def abort(self, tag: str) -> bool:
         self._aborted.add(tag)
-        await self._http.post("/abort_request", {"rid": tag}, msgspec.Raw)
+        await self._http.send("/abort_request", {"rid": tag})
         return True
 
     async def load(self) -> Load:
