@@ -6,7 +6,10 @@ queue; the server's own settings and metrics are an excerpt).
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -169,8 +172,8 @@ def test_a_stream() -> None:
     same_shape(said[-2] | {"meta_info": said[-2]["meta_info"] | {"finish_reason": None}},
                recorded[-2] | {"meta_info": recorded[-2]["meta_info"] | {"finish_reason": None}})  # fmt: skip
     chunks = [event["output_ids"] for event in said[:-1]]
-    assert all(later[: len(earlier)] == earlier for earlier, later in zip(chunks, chunks[1:], strict=False))
-    assert all(len(later) - len(earlier) >= 4 for earlier, later in zip(chunks, chunks[1:-1], strict=False))
+    assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(chunks))
+    assert all(len(later) - len(earlier) >= 4 for earlier, later in pairwise(chunks[:-1]))
     assert (len(chunks[-1]), chunks[-1][-1]) == (30, 2)
 
 
@@ -259,6 +262,18 @@ def test_its_load_and_metrics() -> None:
 
 def test_health() -> None:
     assert asked("/health") == (200, "")
+
+
+def test_it_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "draftmill.engines.simulated", "--port", "0", "--base", "0.001", "--mean", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().split()[-1]
+            status, text = asyncio.run(call(url, "/generate", generation(500)))
+        finally:
+            process.terminate()
+    assert (status, json.loads(text)["meta_info"]["finish_reason"]["type"]) == (200, "stop")
 
 
 # the client of real servers

@@ -29,7 +29,7 @@ class Watched(Server):
         super()._plan(now)
         under_way = sum(take.tokens for take in self._pass.takes) if self._pass else 0
         present = [*self.running, *self.queue, *(take.sequence for take in (self._pass.takes if self._pass else []))]
-        assert self.held == sum(s.held for s in present) + under_way <= self.spec.kv_tokens
+        assert self.pool.held == sum(s.held for s in present) + under_way <= self.spec.kv_tokens
         assert len(self.running) <= self.spec.max_running
         under_way = sum(s.generated for s in present)
         assert self.counters.generated == self.counters.delivered + self.counters.dropped + under_way
@@ -82,7 +82,7 @@ def test_many_steps_at_once_are_the_same_as_one_by_one(
     assert jumping.story() == stepping.story()
     for server in (jumping, stepping):
         server.counters.passes = 0
-        assert (len(server.left), server.held, server.running, list(server.queue)) == (len(requests), 0, [], [])
+        assert (len(server.left), server.pool.held, server.running, list(server.queue)) == (len(requests), 0, [], [])
     assert jumping.counters == stepping.counters
     for sequence in jumping.left:
         if sequence.outcome in (Outcome.STOP, Outcome.LENGTH):
@@ -105,7 +105,7 @@ def test_a_long_prompt_is_prefilled_in_chunks_before_anybody_decodes() -> None:
     server.submit("a", prompt(1, 250), 100, 0)
     server.submit("b", prompt(2, 10), 100, 0)
     server.advance(NANO * 100 // 2000)
-    assert (server.load(0).running, server.load(0).queued, server.held) == (1, 1, 200)  # nobody decodes
+    assert (server.load(0).running, server.load(0).queued, server.pool.held) == (1, 1, 200)  # nobody decodes
     server.advance(END)
     assert [s.first_token for s in server.left] == [NANO * 260 // 2000] * 2  # the last chunk has room for the other
 
@@ -180,7 +180,7 @@ def test_a_prefill_peak_kills(limit: dict[str, int], dies: bool) -> None:
     assert [s.outcome for s in server.left] == [Outcome.LOST if dies else Outcome.STOP] * 5
     assert server.counters.deaths == dies
     if dies:
-        assert (server.held, server.due(), server.counters.dropped) == (0, None, 1)
+        assert (server.pool.held, server.due(), server.counters.dropped) == (0, None, 1)
         server.revive(END)
         server.submit("again", prompt(0, 20), 50, END)
         server.advance(2 * END)

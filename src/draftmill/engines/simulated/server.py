@@ -5,6 +5,7 @@ server works in passes, each a prefill of up to one chunk or a number of equal d
 the next thing that can change it: an answer's end, a full pool, a request that may be admitted, an abort.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 
@@ -14,8 +15,8 @@ from draftmill.engines.protocol import Load
 from draftmill.engines.simulated import admission
 from draftmill.engines.simulated.admission import Take
 from draftmill.engines.simulated.answers import Answers
-from draftmill.engines.simulated.cache import PrefixCache
 from draftmill.engines.simulated.passes import NANO, RATE_STEPS, Counters, Pass, Rate
+from draftmill.engines.simulated.pool import Pool
 from draftmill.engines.simulated.sequence import Outcome, Sequence
 from draftmill.engines.simulated.spec import ServerSpec
 
@@ -36,7 +37,7 @@ class Server:
         self.counters = Counters()
         self.running: list[Sequence] = []
         self.queue: deque[Sequence] = deque()
-        self.held = 0  # tokens of the pool in use
+        self.pool = Pool(spec.kv_tokens, spec.prefix_cache)
         self.alive = True
         self._on_end = on_end
         self._jump = jump
@@ -44,8 +45,8 @@ class Server:
         self._full = False
         self._ratio = (admission.RATIO, 0)  # as it was after so many steps
         self._pass: Pass | None = None
-        self._cache = PrefixCache()
         self._rate = Rate()
+        self._numbers = itertools.count()  # of the requests; a restart goes on counting
 
     # from outside
 
@@ -56,7 +57,7 @@ class Server:
             self.counters.refused += 1
             raise QueueFull
         limit = min(limit, self.spec.max_prompt + 4 - len(prompt_ids))  # without a word, as SGLang
-        answer = self.answers.of(prompt_ids, seed, tag, self.counters.requests)
+        answer = self.answers.of(prompt_ids, seed, tag, next(self._numbers))
         total = min(limit, answer.length - answer.done)
         sequence = Sequence(tag, prompt_ids, answer, limit, total, now)
         self.counters.requests += 1
@@ -123,7 +124,7 @@ class Server:
         return Load(
             running=len(self.running) + (len(self._pass.takes) if self._pass else 0),
             queued=len(self.queue),
-            kv_used=self.held + steps * len(self.running),
+            kv_used=self.pool.held + steps * len(self.running),
             kv_total=self.spec.kv_tokens,
             generation_rate=rate,
             preemptions=self.counters.retractions,
@@ -149,15 +150,13 @@ class Server:
                 return
         elif self.running:
             jump = 1 if self._retract(now) else self._jump  # whoever was sent back may be admitted after a step
-            room = (self.spec.kv_tokens - self.held) // len(self.running)
+            room = self.pool.free // len(self.running)
             steps = min(jump, room, min(s.total - s.generated for s in self.running))
             self._pass = Pass(now, max(1, round(self.spec.speed.step(len(self.running)) * NANO)), steps, [])
         else:
             self._ratio = (admission.RATIO, self.counters.steps)
             return
         self.counters.most_running = max(self.counters.most_running, len(self.running) + len(self._pass.takes))
-        if self.spec.prefix_cache:
-            self._cache.shrink(self.spec.kv_tokens - self.held)
 
     def _cut(self, now: int) -> None:
         """Let the decode pass under way end with its present step."""
@@ -179,10 +178,10 @@ class Server:
             for sequence in self.running:
                 sequence.generated += steps
                 sequence.held += steps
-            self.held += steps * len(self.running)
+            self.pool.take(steps * len(self.running))
             counters.generated += steps * len(self.running)
             counters.steps += steps
-        counters.most_held = max(counters.most_held, self.held)
+        counters.most_held = max(counters.most_held, self.pool.held)
         before = len(self.running)
         for sequence in self.running:
             if sequence.generated == sequence.total:
@@ -215,11 +214,11 @@ class Server:
             self.queue,
             self.running,
             self._chunked,
-            free=self.spec.kv_tokens - self.held,
+            free=self.pool.free,
             ratio=self.ratio,
             chunk=self.spec.chunk,
             max_running=self.spec.max_running,
-            hit=self._hit,
+            hit=self.pool.hit,
         )
         for sequence, tokens, hit in takes:
             if sequence is not self._chunked:
@@ -227,7 +226,7 @@ class Server:
             sequence.admitted = now
             sequence.held += hit
             sequence.cached += hit
-            self.held += tokens + hit
+            self.pool.take(tokens + hit)
             self.counters.prefilled += tokens
             self.counters.cached += hit
             self.counters.recomputed += tokens if sequence.retractions else 0
@@ -237,20 +236,19 @@ class Server:
 
     def _retract(self, now: int) -> bool:
         """Where the next step does not fit into the pool: send back those who lose least, until it does."""
-        if self.spec.kv_tokens - self.held >= len(self.running):
+        if self.pool.free >= len(self.running):
             return False
         keep = admission.retraction_order(self.running)
         while len(keep) > 1:
             sequence, keep = keep[0], keep[1:]
-            self.held -= sequence.held
-            sequence.held = 0
+            self.pool.release(sequence, keep=False)
             sequence.retractions += 1
             self.counters.retractions += 1
             if self.spec.max_queued is not None and len(self.queue) >= self.spec.max_queued:
                 self._end(sequence, Outcome.REFUSED, now)
             else:
                 self.queue.append(sequence)
-            if self.spec.kv_tokens - self.held >= len(keep):
+            if self.pool.free >= len(keep):
                 break
         kept = set(map(id, keep))
         self.running = [s for s in self.running if id(s) in kept]
@@ -259,10 +257,7 @@ class Server:
         return True
 
     def _end(self, sequence: Sequence, outcome: Outcome, now: int) -> None:
-        if self.spec.prefix_cache and outcome is not Outcome.LOST and sequence.held:
-            self._cache.keep(self._all_ids(sequence)[: sequence.held])
-        self.held -= sequence.held
-        sequence.held = 0
+        self.pool.release(sequence, keep=True)
         sequence.outcome, sequence.ended = outcome, now
         if outcome in (Outcome.REFUSED, Outcome.LOST):
             self.counters.dropped += sequence.generated
@@ -277,14 +272,7 @@ class Server:
         self._pass = self._chunked = None
         self.running, self.alive, self._full = [], False, False
         self.queue.clear()
-        self._cache = PrefixCache()
         self.counters.deaths += 1
         for sequence in under_way.values():
             self._end(sequence, Outcome.LOST, now)
-        self.held = 0
-
-    def _hit(self, sequence: Sequence) -> int:
-        return self._cache.hit(self._all_ids(sequence)) if self.spec.prefix_cache else 0
-
-    def _all_ids(self, sequence: Sequence) -> list[int]:
-        return sequence.prompt_ids + sequence.ids()
+        self.pool = Pool(self.spec.kv_tokens, self.spec.prefix_cache)
