@@ -113,13 +113,14 @@ def test_the_key_stands_neither_in_arguments_nor_environment_nor_log(small_model
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_its_parent(small_model: Path, how: signal.Signals) -> None:
     program = (
-        "import asyncio, sys\n"
+        "import asyncio, signal, sys\n"
         "from pathlib import Path\n"
         "from draftmill.engines.embedded import Embedded\n"
         "async def main():\n"
         "    engine = await Embedded.start(Path(sys.argv[1]), slots=1, context=256)\n"
         "    print(engine.pid, flush=True)\n"
         "    await asyncio.sleep(60)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background starts without one
         "asyncio.run(main())\n"
     )
     command = [sys.executable, "-c", program, str(small_model)]

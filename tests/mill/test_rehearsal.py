@@ -1,0 +1,122 @@
+"""The real loop on simulated servers in virtual time."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from draftmill.engines.simulated import Kind, Lengths, ServerSpec, Trouble, storm
+from draftmill.journal.folder import DatasetFolder
+from draftmill.journal.prompts import read_heads
+from draftmill.mill.loop import Ending, Limits
+from draftmill.mill.rehearsal import Report, Stage, rehearse
+from draftmill.mill.scene import REFERENCE, Scene, SceneDataset
+from draftmill.recipe import Lane
+from draftmill.records import Completion
+
+SCENE = Scene(
+    datasets=(
+        SceneDataset("chat", 60, 40, Lengths(200)),
+        SceneDataset("code", 80, 60, Lengths(400), budget=12_000),
+        SceneDataset("agent", 12, 900, Lengths(600), lane="long"),
+    ),
+    lanes={"short": Lane(max_new_tokens=1000, concurrency=24), "long": Lane(max_new_tokens=2000, concurrency=6)},
+    servers=(ServerSpec(kv_tokens=12_000),),
+    concurrency=30,
+)
+
+
+def wrong_rows(scene: Scene, folder: Path) -> list[str]:
+    """Journaled answers that are not those of their prompts, or stand there twice."""
+    model, found = scene.answers(), []
+    for dataset in scene.datasets:
+        files = DatasetFolder(folder / dataset.name)
+        prompts = {head.id: head.prompt_ids for head in read_heads(files.prompts)}
+        for line in files.journal.read_bytes().splitlines():
+            row = msgspec.json.decode(line, type=Completion)
+            if reason := model.check(prompts.pop(row.id), row.output_ids):
+                found.append(f"{dataset.name} {row.position}: {reason}")
+    return found
+
+
+def adds_up(report: Report) -> bool:
+    return all(tally.adds_up() for tally in report.tallies.values())
+
+
+def test_a_run_from_end_to_end(tmp_path: Path) -> None:
+    report = rehearse(SCENE, folder=tmp_path, every=5)
+    assert report.ending is Ending.DONE
+    assert adds_up(report)
+    assert report.tallies["chat"].counting == 60
+    assert report.tallies["code"].counting_tokens >= 12_000 > 0 and report.tallies["code"].owed == 0
+    assert report.tallies["agent"].counting == 12
+    assert wrong_rows(SCENE, tmp_path) == []
+    assert 0 < report.finished["chat"] <= report.seconds
+    assert report.generated == sum(t.counting_tokens for t in report.tallies.values()) + sum(report.surplus.values())
+    assert [m.time for m in report.timeline[:3]] == pytest.approx([0, 5, 10])
+    assert max(m.kv_used for m in report.timeline) <= 12_000
+    assert report.timeline[-1].generated == report.generated
+
+
+def test_the_same_scene_gives_the_same_report() -> None:
+    one, two = rehearse(SCENE), rehearse(SCENE)
+    assert (one.seconds, one.finished, one.counters) == (two.seconds, two.finished, two.counters)
+    other = rehearse(msgspec.structs.replace(SCENE, seed=1))
+    assert other.seconds != one.seconds
+
+
+def test_one_by_one_is_slower() -> None:
+    together, apart = rehearse(SCENE), rehearse(SCENE, one_by_one=True)
+    assert apart.ending is Ending.DONE and adds_up(apart)
+    assert apart.seconds > together.seconds
+    ends = [apart.finished[d.name] for d in SCENE.datasets]
+    assert ends == sorted(ends)
+
+
+def test_killed_and_continued(tmp_path: Path) -> None:
+    reports = [rehearse(SCENE, folder=tmp_path, kill_at=at) for at in (8.0, 15.0)]
+    assert [(r.ending, r.seconds) for r in reports] == [(None, pytest.approx(8)), (None, pytest.approx(15))]
+    assert sum(t.owed for t in reports[-1].tallies.values()) > 0
+    last = rehearse(SCENE, folder=tmp_path)
+    assert last.ending is Ending.DONE
+    assert adds_up(last) and wrong_rows(SCENE, tmp_path) == []
+
+
+def test_stopped_from_beside(tmp_path: Path) -> None:
+    async def stop(stage: Stage) -> None:
+        await asyncio.sleep(10)
+        stage.loop.stop(Ending.INTERRUPTED)
+
+    report = rehearse(SCENE, folder=tmp_path, limits=Limits(drain=2.0), during=stop)
+    assert report.ending is Ending.INTERRUPTED
+    assert report.seconds == pytest.approx(12, abs=0.5)
+    assert rehearse(SCENE, folder=tmp_path).ending is Ending.DONE
+    assert wrong_rows(SCENE, tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_trouble_on_the_way(kind: Kind, tmp_path: Path) -> None:
+    troubles = [(at, Trouble(kind, seconds=4.0, count=3)) for at in (5.0, 12.0)]
+    report = rehearse(SCENE, folder=tmp_path, troubles=troubles)
+    assert report.ending is Ending.DONE
+    assert adds_up(report) and wrong_rows(SCENE, tmp_path) == []
+    assert sum(t.owed + t.error for t in report.tallies.values()) == 0
+
+
+def test_two_servers_in_a_storm(tmp_path: Path) -> None:
+    kinds = [kind for kind in Kind if kind is not Kind.DENIED]
+    scene = msgspec.structs.replace(SCENE, servers=SCENE.servers * 2)
+    report = rehearse(scene, folder=tmp_path, troubles=storm(1, until=60, every=4, kinds=kinds, longest=6))
+    assert report.ending is Ending.DONE
+    assert adds_up(report) and wrong_rows(scene, tmp_path) == []
+    assert report.told
+
+
+def test_the_reference_run_in_small() -> None:
+    assert sum(d.prompts for d in REFERENCE.datasets) == 83_288
+    assert sum(d.budget or 0 for d in REFERENCE.datasets) == 80_000_000
+    report = rehearse(REFERENCE.scaled(1 / 200))
+    assert report.ending is Ending.DONE
+    assert all(t.counting_tokens >= 50_000 for t in report.tallies.values() if not t.owed)
+    assert report.cpu < 20
