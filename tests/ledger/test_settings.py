@@ -31,6 +31,7 @@ def dataset(**values: Any) -> list[dict[str, Any]]:
         ({"lanes": {"short": {"max_new_tokens": 9, "concurrency": 3}}}, []),
         ({"max_error_share": 0.5}, []),
         ({"datasets": dataset(budget="1M", samples=5)}, []),
+        ({"datasets": dataset(budget="1M", budget_counts="all")}, []),
         ({"datasets": BASE["datasets"][:1]}, []),
         ({"datasets": [*BASE["datasets"], {"name": "c", "source": "c"}]}, []),
         ({"seed": 1}, ["seed: 0 → 1"]),

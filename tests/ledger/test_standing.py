@@ -1,3 +1,4 @@
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,24 @@ def test_the_shortest_prefix_that_reaches_the_budget_counts() -> None:
     assert list(dataset.counting()) == [(0, 0), (1, 10), (2, 20)]
     assert (tally.counting, tally.surplus, tally.owed, tally.not_needed) == (3, 2, 0, 1)
     assert tally.counting_tokens == 100 and not dataset.exhausted()
+
+
+def test_prompts_take_their_share_of_a_budget_that_counts_all() -> None:
+    lines = [(0, 60), (1, 30), (2, 10), (3, 500)]
+    dataset = Standing(bytes.fromhex("".join(IDS[:5])), None, 100, "all")
+    for position, tokens in lines:
+        dataset.done(entry(position, tokens))
+    assert dataset.cut() == 2 and dataset.tally().counting_tokens == 60 + 5 + 30 + 5
+    assert (dataset.tokens(0), dataset.counted(0), dataset.counted(4)) == (60, 65, 0)
+    assert (dataset.worth(5, 60), standing(1).worth(5, 60)) == (65, 60)
+
+
+def test_the_lengths_seen_say_which_were_cut() -> None:
+    dataset = standing(4)
+    dataset.done(entry(2, 7))
+    dataset.done(msgspec.structs.replace(entry(0, 64), finish_reason=Finish.LENGTH))
+    dataset.failed(failure(1))
+    assert list(dataset.lengths()) == [(64, True), (7, False)]
 
 
 def test_an_answer_that_is_still_owed_can_only_move_the_cut_down() -> None:

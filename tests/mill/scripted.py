@@ -105,7 +105,13 @@ class Milled:
 
     def standing(self, name: str = "a", **options: Any) -> Any:
         dataset = self.datasets[name]
-        return load_standing(self.folder(name), samples=dataset.samples, budget=dataset.budget, **options)
+        return load_standing(
+            self.folder(name),
+            samples=dataset.samples,
+            budget=dataset.budget,
+            counts=dataset.budget_counts,
+            **options,
+        )
 
     def run(
         self,

@@ -337,6 +337,35 @@ def test_a_raised_budget_goes_on_and_a_lowered_one_moves_the_cut(tmp_path: Path)
         assert run.standing().tally().counting == rows_
 
 
+def test_a_budget_may_count_the_prompts_too(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(100)})
+    for counts, rows_ in (("all", 10), ("generated", 20), ("all", 10)):
+        run.datasets["a"] = Dataset(name="a", source="x", budget=60, budget_counts=counts)
+        assert run.run(ScriptedEngine(), concurrency=1) is Ending.DONE
+        tally = run.standing().tally()
+        assert (tally.counting, tally.counting_tokens, tally.owed) == (rows_, 60, 0)
+        assert run.loop and run.loop.streams[0].counted == (2 if counts == "all" else 1) * run.loop.streams[0].tokens
+
+
+def test_an_answer_that_is_asked_again_is_forecast_from_its_beginning(tmp_path: Path) -> None:
+    """One call hangs and then fails; its dataset goes on as if nothing had been there, and ends at the budget."""
+    run = Milled(tmp_path, {"a": prompts(200)})
+    run.datasets["a"] = Dataset(name="a", source="x", budget=300)
+    hung = [1]
+
+    async def behave(request: Request) -> Reply:
+        if is_prompt(2)(request) and hung:
+            hung.clear()
+            await asyncio.sleep(0.1)
+            raise TransportFault("scripted: reset")
+        await asyncio.sleep(0.001)
+        return answer(request, 10)
+
+    assert run.run(ScriptedEngine(behave), concurrency=4) is Ending.DONE
+    tally = run.standing().tally()
+    assert tally.counting_tokens == 300 and tally.owed == 0 and tally.surplus <= 4
+
+
 def test_lanes_have_their_own_caps_and_none_starves(tmp_path: Path) -> None:
     run = Milled(tmp_path, {"a": prompts(30)})
     other = Milled(tmp_path, {"b": prompts(30, 100)}, lane="long")

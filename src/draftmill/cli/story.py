@@ -122,12 +122,13 @@ class _Progress:
     def _row(self, index: int, stream: Stream) -> tuple[str, ...]:
         before, budget = stream.resumed, stream.standing.budget
         done = before.counting + before.surplus + before.error + stream.completed + stream.failed
-        tokens = before.counting_tokens + stream.tokens
+        tokens = before.counting_tokens + stream.counted
         share = min(1.0, tokens / budget if budget else done / max(1, stream.end))
         prompt_rate, token_rate = self._rates(index)
         left = (stream.end - done) / prompt_rate if prompt_rate else None
         if budget and token_rate and left is not None:
-            left = min(left, max(0.0, budget - tokens) / token_rate)
+            counted_rate = token_rate * stream.counted / stream.tokens
+            left = min(left, max(0.0, budget - tokens) / counted_rate)
         return (
             stream.name,
             "━" * round(share * _BAR) + "╌" * (_BAR - round(share * _BAR)),

@@ -52,7 +52,10 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
     with replacing(target) as temporary, temporary.open("wb", buffering=1 << 20) as file:
         for name in only or names:
             dataset, files = recipe.dataset(name), folder.dataset(name)
-            for row in rows(files, load_standing(files, samples=dataset.samples, budget=dataset.budget)):
+            standing = load_standing(
+                files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts
+            )
+            for row in rows(files, standing):
                 if reason := _left_out(row, drop):
                     dropped[reason] += 1
                     continue

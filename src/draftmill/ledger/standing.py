@@ -16,13 +16,14 @@ from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import read_ids
 from draftmill.journal.reader import Entry, UnknownLine, scan
 from draftmill.ledger.order import ID_BYTES
-from draftmill.records import Failure
+from draftmill.recipe import BudgetCounts
+from draftmill.records import Failure, Finish
 
 _OWED, _DONE, _FAILED = range(3)
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """How many positions are in each state, and how many tokens the counting ones hold."""
+    """How many positions are in each state, and how many tokens the counting ones hold, as the budget counts them."""
 
     positions: int
     counting: int
@@ -40,19 +41,28 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class Standing:
-    """What is known of every position of one dataset; about 33 bytes a position.
+    """What is known of every position of one dataset; about 34 bytes a position, and 4 more where prompts count.
 
     ``unknown_lines`` are journal lines in a shape that is not known; ``strays`` are whole lines that belong to no
     position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended.
     """
 
-    def __init__(self, ids: bytes, samples: int | None = None, budget: int | None = None) -> None:
+    def __init__(
+        self,
+        ids: bytes,
+        samples: int | None = None,
+        budget: int | None = None,
+        counts: BudgetCounts = "generated",
+    ) -> None:
         self._ids = ids
         self.positions = len(ids) // ID_BYTES
         self.samples = samples
         self.budget = budget
+        self.counts = counts
         self._states = bytearray(self.positions)
         self._tokens = array("I", bytes(4 * self.positions))
+        self._counted = self._tokens if counts == "generated" else array("I", bytes(4 * self.positions))
+        self._cut_short = bytearray(self.positions)
         self._offsets = array("q", bytes(8 * self.positions))
         self.unknown_lines: list[UnknownLine] = []
         self.strays = 0
@@ -66,6 +76,8 @@ class Standing:
             return False
         self._states[position] = _DONE
         self._tokens[position] = entry.completion_tokens
+        self._counted[position] = self.worth(entry.prompt_tokens, entry.completion_tokens)
+        self._cut_short[position] = entry.finish_reason is Finish.LENGTH
         self._offsets[position] = entry.offset
         self.finishes[entry.finish_reason.value] += 1
         return True
@@ -85,6 +97,20 @@ class Standing:
         """Generated tokens of a completed position, 0 of any other."""
         return self._tokens[position]
 
+    def counted(self, position: int) -> int:
+        """The tokens of a completed position that the budget counts, 0 of any other."""
+        return self._counted[position]
+
+    def worth(self, prompt_tokens: int, completion_tokens: int) -> int:
+        """What an answer takes of the budget: its own tokens, or with ``counts`` "all" its prompt's too."""
+        return completion_tokens if self.counts == "generated" else prompt_tokens + completion_tokens
+
+    def lengths(self) -> Iterator[tuple[int, bool]]:
+        """(generated tokens, whether a limit cut it) of every completed position."""
+        for position in range(self.positions):
+            if self._states[position] == _DONE:
+                yield self._tokens[position], bool(self._cut_short[position])
+
     @property
     def needed(self) -> int:
         """How many positions ``samples`` leaves."""
@@ -101,7 +127,7 @@ class Standing:
         for position in range(self.needed):
             if total >= self.budget:
                 return position
-            total += self._tokens[position]
+            total += self._counted[position]
         return self.needed
 
     def counting(self) -> Iterator[tuple[int, int]]:
@@ -121,7 +147,7 @@ class Standing:
             error=self._states.count(_FAILED),
             owed=before.count(_OWED),
             not_needed=after.count(_OWED),
-            counting_tokens=sum(self._tokens[:cut]),
+            counting_tokens=sum(self._counted[:cut]),
         )
 
     def exhausted(self) -> bool:
@@ -135,7 +161,12 @@ class Standing:
 
 
 def load_standing(
-    folder: DatasetFolder, *, samples: int | None = None, budget: int | None = None, retry_errors: bool = False
+    folder: DatasetFolder,
+    *,
+    samples: int | None = None,
+    budget: int | None = None,
+    counts: BudgetCounts = "generated",
+    retry_errors: bool = False,
 ) -> Standing:
     """Work out a dataset's standing from its files. ``retry_errors``: positions with an error row are owed again."""
     ids = bytearray()
@@ -144,7 +175,7 @@ def load_standing(
             place = f"{folder.prompts}:{number + 1}"
             raise StorageError(f"{place}: position {prompt.position} stands where {number} belongs")
         ids += bytes.fromhex(prompt.id)
-    standing = Standing(bytes(ids), samples, budget)
+    standing = Standing(bytes(ids), samples, budget, counts)
     for entry in scan(folder.journal):
         if isinstance(entry, UnknownLine):
             standing.unknown_lines.append(entry)

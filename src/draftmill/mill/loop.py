@@ -186,6 +186,7 @@ class Loop:
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
             tag=f"{work.prompt.id}-{work.prompt.turn}-{next(self._order)}",
         )
+        stream.sent(work.prompt.position, request.limit)
         lane.in_flight += 1
         seat.in_flight += 1
         call = asyncio.create_task(self._call(lane, seat, work, request))
@@ -235,7 +236,7 @@ class Loop:
         )
 
         def durable() -> None:
-            stream.answered(reply.completion_tokens, reply.finish.value)
+            stream.answered(completion)
             self._wake.set()
 
         self._scribe.put(stream.journal, encode(completion), durable)
@@ -257,6 +258,7 @@ class Loop:
         if then is Then.SUSPECT:
             self._set_aside(seat, work, request, fault)
         work.faults += isinstance(fault, TransportFault)
+        self.streams[work.dataset].waits(work.prompt.position)
         if then is Then.ALONE:
             self._alone.append(work)
         else:
@@ -290,7 +292,7 @@ class Loop:
         failure = Failure(prompt.id, prompt.position, prompt.turn, kind, reason, work.tries or 1, engine, prompt.where)
 
         def durable() -> None:
-            stream.gave_up()
+            stream.gave_up(prompt.position)
             self._wake.set()
 
         self._scribe.put(stream.errors, encode(failure), durable)

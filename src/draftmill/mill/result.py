@@ -60,7 +60,7 @@ def read_result(folder: RunFolder, recipe: Recipe, datasets: list[Dataset], star
 
 def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> DatasetResult:
     files = folder.dataset(dataset.name)
-    standing = load_standing(files, samples=dataset.samples, budget=dataset.budget)
+    standing = load_standing(files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts)
     tally = standing.tally()
     complaints = []
     settled = tally.counting + tally.error

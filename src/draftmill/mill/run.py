@@ -190,7 +190,13 @@ class Run:
 
     def _standing(self, dataset: Dataset, retry_errors: bool = False) -> Standing:
         folder = self.folder.dataset(dataset.name)
-        return load_standing(folder, samples=dataset.samples, budget=dataset.budget, retry_errors=retry_errors)
+        return load_standing(
+            folder,
+            samples=dataset.samples,
+            budget=dataset.budget,
+            counts=dataset.budget_counts,
+            retry_errors=retry_errors,
+        )
 
     # milling
 

@@ -1,22 +1,25 @@
 """One dataset as a stream of owed prompts, in order, held back where its budget is already forecast to be reached."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import PromptHead, read_heads
 from draftmill.journal.writer import Appender
 from draftmill.ledger.standing import Standing
+from draftmill.mill import clock
+from draftmill.mill.flights import Flights
+from draftmill.mill.forecast import Forecast
 from draftmill.recipe import Dataset, Sampling
-
-_ENOUGH = 16  # answers after which their mean is the forecast of an unknown one; before, its token limit is
+from draftmill.records import Completion, Finish
 
 
 class Stream:
     """A dataset under way: its files, its standing, and the next prompt to send.
 
     A position may be sent while the forecast of all positions before it lies below the budget: those answered with
-    their tokens, those under way with the mean so far.
+    their tokens, those under way with what is expected of an answer that is already so long. ``tokens`` are those
+    generated in this start, ``counted`` those of them (and of their prompts) that the budget counts.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class Stream:
         sampling: Sampling,
         limit: int,
         first: int | None = None,
+        now: Callable[[], float] = clock.now,
     ) -> None:
         self.name = dataset.name
         self.lane = dataset.lane
@@ -42,37 +46,65 @@ class Stream:
         self.completed = 0
         self.failed = 0
         self.tokens = 0
+        self.counted = 0
         self.finishes: Counter[str] = Counter()
-        self.in_flight = 0
-        self._known = 0  # tokens of the answered positions before the pointer
+        self.forecast = Forecast(limit)
+        self._flights = Flights(self.forecast, now)
+        self._known = 0  # what the answered positions before the pointer hold of the budget
         self._heads: Iterator[PromptHead] = read_heads(folder.prompts)
         self._ahead: PromptHead | None = None
+        if standing.budget is not None:
+            for tokens, cut in standing.lengths():
+                self.forecast.add(tokens, cut)
+            self.forecast.refresh(())
+
+    @property
+    def in_flight(self) -> int:
+        """How many prompts that ``next`` gave are not settled yet, those included that wait to be sent again."""
+        return len(self._flights)
 
     def ready(self) -> bool:
         """Whether there is an owed prompt that may be sent now."""
         if self._ahead is None:
             self._ahead = self._advance()
-        return self._ahead is not None and self._forecast() < (self.standing.budget or float("inf"))
+        return self._ahead is not None and not self._reached()
 
     def next(self) -> PromptHead | None:
         """The next owed prompt, or None: for now (its budget may be reached by what is under way) or for good."""
         if not self.ready():
             return None
         prompt, self._ahead = self._ahead, None
-        self.in_flight += 1
+        if prompt is not None:
+            self._flights.take(prompt.position, self.standing.worth(len(prompt.prompt_ids), 0))
         return prompt
 
-    def answered(self, tokens: int, finish: str) -> None:
+    def sent(self, position: int, limit: int) -> None:
+        """A prompt that ``next`` gave was handed to an engine just now, under this token limit."""
+        self._flights.sent(position, limit)
+
+    def partial(self, position: int, tokens: int) -> None:
+        """Its answer has exactly so many tokens just now, whether it runs or will be sent again to be continued."""
+        self._flights.partial(position, tokens)
+
+    def waits(self, position: int) -> None:
+        """Its call has failed; it will be sent again. Unless ``partial`` says otherwise, from the beginning."""
+        self._flights.waits(position)
+
+    def answered(self, completion: Completion) -> None:
         """An answer of a prompt that ``next`` gave is durable."""
-        self.in_flight -= 1
+        tokens = completion.completion_tokens
+        worth = self.standing.worth(completion.prompt_tokens, tokens)
+        self._flights.landed(completion.position, tokens)
+        self.forecast.add(tokens, completion.finish_reason is Finish.LENGTH)
         self.completed += 1
         self.tokens += tokens
-        self._known += tokens
-        self.finishes[finish] += 1
+        self.counted += worth
+        self._known += worth
+        self.finishes[completion.finish_reason.value] += 1
 
-    def gave_up(self) -> None:
+    def gave_up(self, position: int) -> None:
         """A prompt that ``next`` gave has become an error row."""
-        self.in_flight -= 1
+        self._flights.landed(position, None)
         self.failed += 1
 
     def suspect(self) -> Appender:
@@ -92,13 +124,13 @@ class Stream:
                 break
             if self.standing.is_owed(prompt.position):
                 return prompt
-            self._known += self.standing.tokens(prompt.position)
+            self._known += self.standing.counted(prompt.position)
         self._heads = iter(())
         return None
 
-    def _forecast(self) -> float:
-        """Expected tokens of all positions before the pointer."""
-        answers = self.completed + self.resumed.counting + self.resumed.surplus
-        tokens = self.tokens + self.resumed.counting_tokens
-        mean = tokens / answers if answers >= _ENOUGH else self.limit
-        return self._known + self.in_flight * mean
+    def _reached(self) -> bool:
+        """Whether the positions before the pointer are expected to reach the budget. Far from it that costs nothing."""
+        budget = self.standing.budget
+        if budget is None or self._known + self._flights.most() < budget:
+            return False
+        return self._known + self._flights.expected() >= budget

@@ -8,6 +8,7 @@ from draftmill.recipe.file import load
 from draftmill.recipe.model import (
     EMBEDDED,
     SMALL_MODEL,
+    BudgetCounts,
     Dataset,
     EngineSpec,
     Lane,
@@ -20,6 +21,7 @@ from draftmill.recipe.overrides import Overrides, apply
 __all__ = [
     "EMBEDDED",
     "SMALL_MODEL",
+    "BudgetCounts",
     "Dataset",
     "EngineSpec",
     "Lane",

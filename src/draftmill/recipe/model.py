@@ -78,6 +78,7 @@ def _own_sampling(values: dict[str, Any]) -> dict[str, Any]:
 
 
 Count = Annotated[int, BeforeValidator(parse_count)]
+BudgetCounts = Literal["generated", "all"]
 Concurrency = Annotated[Literal["auto"] | int, BeforeValidator(check_concurrency)]
 Template = Annotated[dict[str, Any], AfterValidator(_template)]
 
@@ -150,6 +151,7 @@ class Dataset(Part):
     subset: str | None = None
     samples: Count | None = None
     budget: Count | None = None
+    budget_counts: BudgetCounts = "generated"
     lane: str = "short"
     n: Annotated[int, Field(ge=1, le=1000)] = 1
     system: str | None = None
