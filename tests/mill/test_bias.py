@@ -30,6 +30,15 @@ def test_the_mean_of_what_counts_is_that_of_the_population(tmp_path: Path, world
     assert surplus[SEEDS // 2] < 0.01 and surplus[-1] < 0.04
 
 
+def test_what_counts_is_what_would_count_without_any_dispatch(tmp_path: Path) -> None:
+    world = WORLDS[0]
+    for seed, outcome in enumerate(outcomes(tmp_path, world, seeds=10).outcomes):
+        rng, lengths = random.Random(seed), []
+        while sum(lengths) < world.budget:
+            lengths.append(world.draw(rng))
+        assert (outcome.rows, outcome.tokens) == (len(lengths), sum(lengths))
+
+
 def test_the_first_to_finish_are_too_short(tmp_path: Path) -> None:
     folder = write_prompts(tmp_path / "a", WORLDS[0])
     ids = ids_of(folder)
