@@ -6,7 +6,9 @@ A proxy between the two keeps the server's own replies, so that the journal can 
 import asyncio
 import json
 import os
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.cli.command import draftmill, questions, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import command, draftmill, environment, questions, read_jsonl, write_jsonl, write_recipe
 
 pytestmark = pytest.mark.engine
 
@@ -25,6 +27,7 @@ URLS = ("DRAFTMILL_VLLM_URL", "DRAFTMILL_SGLANG_URL")
 
 class Proxy(NamedTuple):
     url: str
+    server: str
     replies: list[tuple[list[int], list[int]]]  # prompt ids sent, output ids of the raw reply
 
 
@@ -57,7 +60,7 @@ def proxy() -> Iterator[Proxy]:
     loop = asyncio.new_event_loop()
     threading.Thread(target=lambda: (loop.create_task(serve()), loop.run_forever()), daemon=True).start()
     assert ready.wait(10)
-    yield Proxy(f"http://127.0.0.1:{port[0]}", replies)
+    yield Proxy(f"http://127.0.0.1:{port[0]}", server, replies)
     loop.call_soon_threadsafe(loop.stop)
 
 
@@ -73,6 +76,7 @@ def test_the_journal_holds_the_ids_of_the_servers_own_replies(tmp_path: Path, sm
         tmp_path / "recipe.yaml",
         model=str(small_model),
         engines=[proxy.url],
+        checkpoint_partials="off",
         sampling={"temperature": 0.7, "top_p": 0.9},
         lanes={"short": {"max_new_tokens": 40, "concurrency": 8}},
         datasets=[{"name": "chat", "source": "chat.jsonl"}],
@@ -89,3 +93,34 @@ def test_the_journal_holds_the_ids_of_the_servers_own_replies(tmp_path: Path, sm
     assert ended and all(line["output_ids"][-1] == EOS for line in ended)
     rows = read_jsonl(tmp_path / "run" / "chat" / "tokenized_data.jsonl")
     assert sorted(r["input_ids"] for r in rows) == sorted(p + o for p, o in journaled)
+
+
+def test_a_killed_run_continues_its_unfinished_answers(tmp_path: Path, tokenizer_folder: Path, proxy: Proxy) -> None:
+    stories = [{"prompt": f"Tell a very long story about {thing}."} for thing in ("a glacier", "tea", "moss", "fog")]
+    write_jsonl(tmp_path / "s.jsonl", stories)
+    recipe = write_recipe(
+        tmp_path / "recipe.yaml",
+        model=str(tokenizer_folder),
+        engines=[proxy.server],
+        lanes={"short": {"max_new_tokens": 100}},
+        checkpoint_partials="500ms",
+        datasets=[{"name": "s", "source": "s.jsonl"}],
+    )
+    journal = tmp_path / "run" / "s" / "raw_responses.jsonl"
+    with subprocess.Popen(command("run", recipe, "--out", tmp_path / "run"), env=environment()) as run:
+        while run.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") >= 4):
+            time.sleep(0.02)
+        run.kill()
+    pieces = {}
+    for line in read_jsonl(journal):
+        if line.get("partial"):
+            pieces[line["id"]] = pieces.get(line["id"], []) + line["output_ids"]
+    done = draftmill("run", recipe, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    whole = {line["id"]: line for line in read_jsonl(journal) if not line.get("partial")}
+    assert len(whole) == 4
+    continued = [line for line in whole.values() if line.get("continued")]
+    assert continued and "continued" in done.stderr
+    for line in continued:
+        assert line["output_ids"][: line["continued"]] == pieces[line["id"]]
+    assert len(read_jsonl(tmp_path / "run" / "s" / "tokenized_data.jsonl")) == 4

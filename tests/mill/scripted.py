@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from draftmill.engines.protocol import Identity, Load, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
 from draftmill.errors import EngineError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.reader import encode
@@ -43,6 +43,9 @@ class ScriptedEngine:
         self.alive: EngineError | None = None
         self.behaviour = behaviour
         self.requests: list[Request] = []
+        self.listeners: dict[str, OnIds | None] = {}
+        self.aborted: list[str] = []
+        self.gives_beginnings = False
         self.running = 0
         self.most_running = 0
         self._identity = Identity("scripted", name, **identity)
@@ -53,8 +56,9 @@ class ScriptedEngine:
             raise self.alive
         return self._identity
 
-    async def generate(self, request: Request) -> Reply:
+    async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         self.requests.append(request)
+        self.listeners[request.tag] = on_ids
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
@@ -65,6 +69,10 @@ class ScriptedEngine:
             return result if isinstance(result, Reply) else await result
         finally:
             self.running -= 1
+
+    async def abort(self, tag: str) -> bool:
+        self.aborted.append(tag)
+        return self.gives_beginnings
 
     async def load(self) -> Load:
         return Load(self.running, 0)
@@ -89,6 +97,7 @@ class Milled:
         self.path = path
         self.told: list[tuple[str, str, str]] = []
         self.loop: Loop | None = None
+        self.sampling = Sampling()
         self.lanes = {lane: Lane(max_new_tokens=64)}
         self.datasets = {name: Dataset(name=name, source="x", lane=lane) for name in prompts}
         for name, many in prompts.items():
@@ -128,7 +137,7 @@ class Milled:
             spec = EngineSpec(url="http://127.0.0.1:1", concurrency=concurrency)
             seats = [Seat(engine, spec, engine._identity, tell) for engine in engines]
             streams = [
-                Stream(d, self.folder(name), self.standing(name), sampling=Sampling(), limit=self.limit(d))
+                Stream(d, self.folder(name), self.standing(name), sampling=self.sampling, limit=self.limit(d))
                 for name, d in self.datasets.items()
             ]
             load_log = Appender(self.path / "load.jsonl")

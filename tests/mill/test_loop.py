@@ -3,6 +3,7 @@ import errno
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,11 +14,12 @@ from draftmill.ledger.rows import rows
 from draftmill.ledger.standing import read_failures
 from draftmill.mill import seat as seats
 from draftmill.mill import work
+from draftmill.mill.call import redraw_seed
 from draftmill.mill.loop import Ending, Limits, Loop
-from draftmill.recipe import Dataset, Lane
+from draftmill.recipe import Dataset, Lane, Sampling
 from draftmill.records import Finish
 from tests.journal.disk import ForgetfulDisk
-from tests.mill.scripted import Milled, ScriptedEngine, answer
+from tests.mill.scripted import STOP, Milled, ScriptedEngine, answer
 
 
 @pytest.fixture(autouse=True)
@@ -415,3 +417,147 @@ def test_finish_reasons_are_journaled_as_the_server_gave_them(tmp_path: Path) ->
     run.run(ScriptedEngine(lambda r: answer(r, 100 if r.prompt_ids[0] % 2 else 3)))
     reasons = {row.position: row.finish_reason for row in rows(run.folder("a"), run.standing())}
     assert reasons == {0: Finish.LENGTH, 1: Finish.STOP, 2: Finish.LENGTH, 3: Finish.STOP}
+
+
+class Growing(ScriptedEngine):
+    """Answers of 12 ids that grow by one every 10 ms, told as a stream would; an abort gives what is there."""
+
+    WHOLE = 12
+
+    def __init__(self, **identity: int) -> None:
+        super().__init__(**identity)
+        self.gives_beginnings = True
+        self._stops: dict[str, asyncio.Event] = {}
+        self.behaviour = self._grow
+
+    async def abort(self, tag: str) -> bool:
+        if tag in self._stops:
+            self._stops[tag].set()
+        return self.gives_beginnings
+
+    async def _grow(self, request: Request) -> Reply:
+        stop = self._stops.setdefault(request.tag, asyncio.Event())
+        told = self.listeners[request.tag]
+        start = len(request.prompt_ids) - 3  # what is there of the answer already
+        ids: list[int] = []
+        for number in range(start, self.WHOLE):
+            await asyncio.sleep(0.01)
+            ids = [*ids, STOP if number == self.WHOLE - 1 else 100 + number]
+            if told:
+                told(ids)
+            if stop.is_set():
+                return Reply(ids, len(request.prompt_ids), len(ids), Finish.ABORT)
+        return Reply(ids, len(request.prompt_ids), len(ids), Finish.STOP, STOP)
+
+
+WHOLE = [*range(100, 111), STOP]
+
+
+def lines(run: Milled) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in run.folder("a").journal.read_bytes().splitlines()]
+
+
+async def interrupt_after(loop: Loop, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    loop.stop(Ending.INTERRUPTED)
+
+
+def test_a_graceful_stop_keeps_beginnings_and_the_next_start_continues_them(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(6)})
+    limits = Limits(drain=5, checkpoint=None)
+    assert run.run(Growing(), limits=limits, during=lambda loop: interrupt_after(loop, 0.05)) is Ending.INTERRUPTED
+    pieces = lines(run)
+    assert len(pieces) == 4 and all(p["partial"] and p["finish_reason"] == "abort" for p in pieces)
+    assert all(p["output_ids"] == WHOLE[: len(p["output_ids"])] for p in pieces)
+    assert run.standing().tally().owed == 6
+    engine = Growing()
+    assert run.run(engine) is Ending.DONE
+    begun = [r for r in engine.requests if len(r.prompt_ids) > 3]
+    assert len(begun) == 4 and all(r.limit == 64 - (len(r.prompt_ids) - 3) for r in begun)
+    stand = run.standing()
+    assert (stand.tally().counting, stand.continued, stand.redrawn) == (6, 4, 0)
+    assert all(row.input_ids[3:] == WHOLE and row.prompt_tokens == 3 for row in rows(run.folder("a"), stand))
+
+
+def test_checkpoints_hold_new_ids_only_and_a_cancelled_call_loses_nothing_heard(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(1)})
+    limits = Limits(drain=0, checkpoint=0.025)
+    engine = Growing()
+    engine.gives_beginnings = False
+
+    async def twice(loop: Loop) -> None:
+        await interrupt_after(loop, 0.085)
+        loop.stop(Ending.INTERRUPTED)
+
+    assert run.run(engine, limits=limits, during=twice) is Ending.INTERRUPTED
+    pieces = lines(run)
+    assert len(pieces) >= 2 and [p.get("continued", 0) for p in pieces] == [
+        sum(len(q["output_ids"]) for q in pieces[:n]) for n in range(len(pieces))
+    ]
+    heard = [i for p in pieces for i in p["output_ids"]]
+    assert heard == WHOLE[: len(heard)] and len(heard) >= 5
+    run.run(Growing())
+    (row,) = rows(run.folder("a"), run.standing())
+    assert row.input_ids[3:] == WHOLE and lines(run)[-1]["continued"] == len(heard)
+
+
+def test_an_answer_goes_on_at_another_engine_and_the_first_is_told_to_stop(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(1)})
+    failing, good = Growing(name="failing"), Growing(name="good")  # type: ignore[arg-type]
+    grow = failing.behaviour
+
+    async def die(request: Request) -> Reply:
+        failing.alive = TransportFault("failing: gone")
+        await asyncio.wait_for(grow(request), 0.055)  # type: ignore[arg-type]
+        raise AssertionError
+
+    async def die_in_the_middle(request: Request) -> Reply:
+        try:
+            return await die(request)
+        except TimeoutError:
+            raise TransportFault("failing: cut off") from None
+
+    failing.behaviour = die_in_the_middle
+    assert run.run(failing, good, limits=Limits(checkpoint=60)) is Ending.DONE
+    (row,) = rows(run.folder("a"), run.standing())
+    assert row.input_ids[3:] == WHOLE
+    assert len(good.requests) == 1 and len(good.requests[0].prompt_ids) > 3
+    assert failing._stops[failing.requests[0].tag].is_set()
+
+
+def test_what_must_be_drawn_again_has_a_fixed_seed_and_is_marked(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(5)})
+
+    async def first_hangs(request: Request) -> Reply:
+        await asyncio.sleep(60 if is_prompt(0)(request) else 0)
+        return answer(request)
+
+    run.run(ScriptedEngine(first_hangs), limits=Limits(drain=0), during=lambda loop: stop_after(loop, 4))
+    engine = ScriptedEngine()
+    assert run.run(engine) is Ending.DONE
+    (request,) = engine.requests
+    assert request.seed == redraw_seed(0, run.standing()._ids[:16].hex(), 0)
+    (line,) = [line for line in lines(run) if line.get("redrawn")]
+    assert line["position"] == 0 and run.standing().redrawn == 1
+
+
+def test_penalties_on_generated_ids_are_never_continued(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(2)})
+    run.sampling = Sampling(presence_penalty=0.5)
+    run.run(Growing(), limits=Limits(drain=0), during=lambda loop: interrupt_after(loop, 0.05))
+    assert not lines(run)
+    engine = Growing()
+    assert run.run(engine) is Ending.DONE
+    assert all(len(r.prompt_ids) == 3 for r in engine.requests)
+
+
+def test_a_limit_below_what_is_there_already_ends_the_answer_there(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(1)})
+    limits = Limits(drain=5, checkpoint=None)
+    run.run(Growing(), limits=limits, during=lambda loop: interrupt_after(loop, 0.08))
+    begun = len(lines(run)[0]["output_ids"])
+    run.lanes = {"short": Lane(max_new_tokens=2)}
+    engine = Growing()
+    assert run.run(engine) is Ending.DONE and not engine.requests
+    last = lines(run)[-1]
+    assert last["output_ids"] == WHOLE[:begun] and last["finish_reason"] == "length"

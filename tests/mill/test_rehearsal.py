@@ -35,6 +35,8 @@ def wrong_rows(scene: Scene, folder: Path) -> list[str]:
         prompts = {head.id: head.prompt_ids for head in read_heads(files.prompts)}
         for line in files.journal.read_bytes().splitlines():
             row = msgspec.json.decode(line, type=Completion)
+            if row.partial:
+                continue
             if reason := model.check(prompts.pop(row.id), row.output_ids):
                 found.append(f"{dataset.name} {row.position}: {reason}")
     return found
@@ -75,8 +77,11 @@ def test_one_by_one_is_slower() -> None:
 
 
 def test_killed_and_continued(tmp_path: Path) -> None:
-    reports = [rehearse(SCENE, folder=tmp_path, kill_at=at) for at in (8.0, 15.0)]
-    assert [(r.ending, r.seconds) for r in reports] == [(None, pytest.approx(8)), (None, pytest.approx(15))]
+    reports = [rehearse(SCENE, folder=tmp_path, kill_at=at) for at in (8.0, 6.0)]
+    assert [(r.ending, r.seconds) for r in reports] == [
+        (None, pytest.approx(8, abs=0.1)),
+        (None, pytest.approx(6, abs=0.1)),
+    ]
     assert sum(t.owed for t in reports[-1].tallies.values()) > 0
     last = rehearse(SCENE, folder=tmp_path)
     assert last.ending is Ending.DONE
@@ -90,7 +95,7 @@ def test_stopped_from_beside(tmp_path: Path) -> None:
 
     report = rehearse(SCENE, folder=tmp_path, limits=Limits(drain=2.0), during=stop)
     assert report.ending is Ending.INTERRUPTED
-    assert report.seconds == pytest.approx(12, abs=0.5)
+    assert report.seconds == pytest.approx(10, abs=0.5)  # beginnings are kept at once, nothing has to finish
     assert rehearse(SCENE, folder=tmp_path).ending is Ending.DONE
     assert wrong_rows(SCENE, tmp_path) == []
 

@@ -33,6 +33,15 @@ def show(result: Result) -> None:
         rate = start.tokens / start.seconds if start.seconds else 0
         spent = f"{count(start.answers)} answers, {count(start.tokens)} tokens in {duration(start.seconds)}"
         label("this start", f"{spent}: {count(rate)} tok/s")
+    continued, redrawn = sum(d.continued for d in result.datasets), sum(d.redrawn for d in result.datasets)
+    if continued:
+        label("continued", f"{count(continued)} answers that were interrupted went on where they were")
+    if redrawn:
+        share = redrawn / max(1, sum(finishes.values()))
+        text = (
+            f"{count(redrawn)} answers ({share:.1%}) were drawn again: long ones are interrupted more often than short"
+        )
+        label("redrawn", text, style="yellow")
     if start.clamped:
         text = f"the context left {count(start.clamped)} answers less than the lane's limit; each line has its limit"
         label("clamped", text, style="yellow")
@@ -82,6 +91,8 @@ def _dataset_json(d: DatasetResult) -> dict[str, Any]:
         "rows": d.rows,
         "tokens": d.tally.counting_tokens,
         "finishes": dict(d.finishes),
+        "continued": d.continued,
+        "redrawn": d.redrawn,
         "exhausted": d.exhausted,
     }
 

@@ -14,7 +14,7 @@ from draftmill.records import Finish
 
 T = TypeVar("T")
 
-STREAM_INTERVAL = 64  # tokens between two events of a stream
+STREAM_INTERVAL = 16  # tokens between two events of a stream: about a second; each event holds all ids so far
 _SEEDS = 2**63  # seeds are signed 64-bit numbers there
 _NEUTRAL = Sampling(temperature=1.0)  # SGLang may scale log-probabilities by the temperature
 

@@ -20,6 +20,9 @@ class Entry(msgspec.Struct, frozen=True):
     completion_tokens: int
     finish_reason: Finish
     limit: int
+    partial: bool = False
+    continued: int = 0
+    redrawn: bool = False
     offset: int = 0
 
 
@@ -49,6 +52,16 @@ def scan(path: Path) -> Iterator[Entry | UnknownLine]:
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 yield UnknownLine(number, str(error))
             offset += len(line)
+
+
+def beginning_at(file: IO[bytes], offsets: list[int]) -> list[int]:
+    """The beginning of an answer out of the partial lines at these offsets: each says how many ids stand before it."""
+    ids: list[int] = []
+    for offset in offsets:
+        piece = completion_at(file, offset)
+        if piece.continued <= len(ids):
+            ids = ids[: piece.continued] + piece.output_ids
+    return ids
 
 
 def completion_at(file: IO[bytes], offset: int) -> Completion:

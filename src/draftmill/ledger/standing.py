@@ -44,7 +44,8 @@ class Standing:
     """What is known of every position of one dataset; about 34 bytes a position, and 4 more where prompts count.
 
     ``unknown_lines`` are journal lines in a shape that is not known; ``strays`` are whole lines that belong to no
-    position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended.
+    position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended,
+    ``continued`` and ``redrawn`` those that took more than one call; ``highest`` is the highest position of any line.
     """
 
     def __init__(
@@ -67,13 +68,27 @@ class Standing:
         self.unknown_lines: list[UnknownLine] = []
         self.strays = 0
         self.finishes: Counter[str] = Counter()
+        self.continued = 0
+        self.redrawn = 0
+        self.highest = -1
+        self._beginnings: dict[int, list[int]] = {}
 
     def done(self, entry: Entry) -> bool:
-        """Take in a journaled completion. False where it does not belong here or its position has one already."""
+        """Take in a journaled completion, or the beginning of one.
+
+        False where it does not belong here, or its position has one already.
+        """
         position = entry.position
-        if not self._holds(entry.id, position) or self._states[position] == _DONE:
+        if not self._holds(entry.id, position) or (self._states[position] == _DONE and not entry.partial):
             self.strays += 1
             return False
+        self.highest = max(self.highest, position)
+        if entry.partial:
+            self._beginnings.setdefault(position, []).append(entry.offset)
+            return True
+        self._beginnings.pop(position, None)
+        self.continued += entry.continued > 0
+        self.redrawn += entry.redrawn
         self._states[position] = _DONE
         self._tokens[position] = entry.completion_tokens
         self._counted[position] = self.worth(entry.prompt_tokens, entry.completion_tokens)
@@ -81,6 +96,10 @@ class Standing:
         self._offsets[position] = entry.offset
         self.finishes[entry.finish_reason.value] += 1
         return True
+
+    def beginning(self, position: int) -> list[int]:
+        """Journal offsets of the partial lines of an owed position, in their order."""
+        return self._beginnings.get(position, [])
 
     def failed(self, failure: Failure) -> None:
         """Take in an error row; a completion of the same position overrides it."""

@@ -28,7 +28,7 @@ class LaneQueue:
             return heapq.heappop(self._again)[2]
         for index, stream in self.streams:
             if prompt := stream.next():
-                return Work(index, prompt)
+                return stream.work(index, prompt)
         return None
 
     def later(self, work: Work, seconds: float) -> None:

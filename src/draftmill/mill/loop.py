@@ -1,6 +1,7 @@
 """The loop: owed prompts to open seats, checked replies to the scribe, faults down their three paths."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from enum import Enum
 import msgspec
 
 from draftmill.engines.check import check_reply
-from draftmill.engines.protocol import Reply, Request
+from draftmill.engines.protocol import OnIds, Reply, Request
 from draftmill.errors import (
     CapacityFault,
     DraftmillError,
@@ -22,6 +23,7 @@ from draftmill.errors import (
 from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
+from draftmill.mill.call import Call, redraw_seed
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import sample_loads
 from draftmill.mill.scribe import Scribe
@@ -29,7 +31,7 @@ from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
 from draftmill.mill.work import Then, Work, decide, delay
 from draftmill.recipe import Lane
-from draftmill.records import Completion, Failure
+from draftmill.records import Completion, Failure, Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
 _CANCEL_SECONDS = 10.0  # for cancelled calls to let go of their connections
@@ -46,11 +48,15 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop. ``patience``: seconds without an open engine. ``drain``: seconds for what is in flight."""
+    """When to stop. ``patience``: seconds without an open engine. ``drain``: seconds for what is in flight.
+
+    ``checkpoint``: seconds between two journaled beginnings of an answer under way; None: they are not streamed.
+    """
 
     max_errors: int | None = None
     patience: float = 900.0
     drain: float = 60.0
+    checkpoint: float | None = 1.0
 
 
 class Loop:
@@ -71,6 +77,7 @@ class Loop:
         limits: Limits,
         tell: Callable[[str, str, str], None],
         load_log: Appender,
+        seed: int = 0,
     ) -> None:
         self.streams = streams
         self.seats = seats
@@ -88,8 +95,10 @@ class Loop:
         self._limits = limits
         self._tell = tell
         self._load_log = load_log
+        self._seed = seed
         self._wake = asyncio.Event()
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], Call] = {}
+        self._errands: set[asyncio.Task[None]] = set()
         self._order = itertools.count()
         self._alone: list[Work] = []
         self._one_alone = False
@@ -104,8 +113,8 @@ class Loop:
     def stop(self, ending: Ending, error: DraftmillError | None = None) -> None:
         """Send nothing new, give what is in flight its time, then end. A second interrupt ends at once."""
         if self.stopping is not None and ending is Ending.INTERRUPTED:
-            for call in self._calls:
-                call.cancel()
+            for task in self._calls:
+                task.cancel()
         self.stopping = self.stopping or ending
         self.error = self.error or error
         self._wake.set()
@@ -176,72 +185,94 @@ class Loop:
             self._send(self._lane(work), seat, work)
 
     def _send(self, lane: LaneQueue, seat: Seat, work: Work) -> None:
-        stream = self.streams[work.dataset]
-        room = seat.room(len(work.prompt.prompt_ids))
+        stream, prompt = self.streams[work.dataset], work.prompt
+        room = seat.room(len(prompt.prompt_ids))
         self.clamped += room < stream.limit
+        rest = min(stream.limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
         request = Request(
-            prompt_ids=work.prompt.prompt_ids,
-            limit=min(stream.limit, room),
+            prompt_ids=prompt.prompt_ids + work.begun,
+            limit=max(rest, 0),
             sampling=stream.sampling,
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
-            tag=f"{work.prompt.id}-{work.prompt.turn}-{next(self._order)}",
+            tag=f"{prompt.id}-{prompt.turn}-{next(self._order)}",
+            seed=redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None,
         )
-        stream.sent(work.prompt.position, request.limit)
+        call = Call(lane, seat, stream, work, request)
+        if rest < 1:  # the limit was lowered below what is there already, or the context ends here
+            self._keep(call, Reply([], len(request.prompt_ids), 0, Finish.LENGTH))
+            return
+        stream.sent(prompt.position, call.limit)
         lane.in_flight += 1
         seat.in_flight += 1
-        call = asyncio.create_task(self._call(lane, seat, work, request))
-        self._calls.add(call)
-        call.add_done_callback(self._landed)
+        task = asyncio.create_task(self._run_call(call))
+        self._calls[task] = call
+        task.add_done_callback(self._landed)
 
-    def _landed(self, call: "asyncio.Task[None]") -> None:
-        self._calls.discard(call)
-        if not call.cancelled() and (crash := call.exception()):
+    def _landed(self, task: "asyncio.Task[None]") -> None:
+        del self._calls[task]
+        if not task.cancelled() and (crash := task.exception()):
             self._crash = crash  # a fault of ours: it ends the run with its traceback, never a silent loss
             self.stop(Ending.FAILED)
 
     # replies and faults
 
-    async def _call(self, lane: LaneQueue, seat: Seat, work: Work, request: Request) -> None:
-        started = clock.now()
+    async def _run_call(self, call: Call) -> None:
+        request, seat = call.request, call.seat
         try:
-            reply = await seat.engine.generate(request)
+            reply = await seat.engine.generate(request, self._listener(call))
             if reason := check_reply(request, reply, self._vocab_size):
                 raise _Suspect(f"{seat.engine.name}: {reason}", reply)
         except EngineError as fault:
-            self._failed(lane, seat, work, request, fault)
+            self._failed(call, fault)
+        except asyncio.CancelledError:
+            self._keep_beginning(call)
+            raise
         else:
             seat.answered()
-            self._keep(seat, work, request, reply, clock.now() - started)
+            if reply.finish is Finish.ABORT:
+                call.hear(reply.output_ids)
+                self._keep_beginning(call)
+                call.lane.later(call.work, 0.0)
+            else:
+                self._keep(call, reply)
         finally:
-            lane.in_flight -= 1
+            call.lane.in_flight -= 1
             seat.in_flight -= 1
-            self._one_alone = self._one_alone and not work.alone
+            self._one_alone = self._one_alone and not call.work.alone
             self._wake.set()
 
-    def _keep(self, seat: Seat, work: Work, request: Request, reply: Reply, seconds: float) -> None:
-        stream, prompt = self.streams[work.dataset], work.prompt
-        completion = Completion(
-            id=prompt.id,
-            position=prompt.position,
-            turn=prompt.turn,
-            output_ids=reply.output_ids,
-            prompt_tokens=reply.prompt_tokens,
-            completion_tokens=reply.completion_tokens,
-            finish_reason=reply.finish,
-            matched_stop=reply.matched_stop,
-            cached_tokens=reply.cached_tokens,
-            seconds=round(seconds, 3),
-            engine=seat.engine.name,
-            limit=request.limit,
-        )
+    def _listener(self, call: Call) -> OnIds | None:
+        """What hears the ids of an answer while it grows, and journals its beginning now and then."""
+        every = self._limits.checkpoint
+        if every is None or not call.stream.continues:
+            return None
+
+        def hear(ids: list[int]) -> None:
+            call.hear(ids)
+            if clock.now() - call.marked >= every:
+                self._journal_piece(call, call.piece(self._vocab_size))
+
+        return hear
+
+    def _keep_beginning(self, call: Call) -> None:
+        if call.stream.continues:
+            self._journal_piece(call, call.keep_beginning(self._vocab_size))
+
+    def _journal_piece(self, call: Call, piece: Completion | None) -> None:
+        if piece is not None:
+            self._scribe.put(call.stream.journal, encode(piece))
+
+    def _keep(self, call: Call, reply: Reply) -> None:
+        completion = call.completion(reply)
 
         def durable() -> None:
-            stream.answered(completion)
+            call.stream.answered(completion)
             self._wake.set()
 
-        self._scribe.put(stream.journal, encode(completion), durable)
+        self._scribe.put(call.stream.journal, encode(completion), durable)
 
-    def _failed(self, lane: LaneQueue, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
+    def _failed(self, call: Call, fault: EngineError) -> None:
+        seat, work = call.seat, call.work
         match fault:
             case CapacityFault():
                 seat.refused(fault)
@@ -249,6 +280,7 @@ class Loop:
                 seat.pause(fault, self._wake.set)
             case TransportFault():
                 seat.doubt(fault, self._wake.set)
+                self._abandon(call)
         then = decide(fault, work)
         work.tries += not isinstance(fault, CapacityFault | SetupFault)
         if then is Then.ERROR:
@@ -256,13 +288,26 @@ class Loop:
             self._give_up(work, kind, fault.message, seat.engine.name)
             return
         if then is Then.SUSPECT:
-            self._set_aside(seat, work, request, fault)
+            self._set_aside(seat, work, call.request, fault)
+            call.stream.waits(work.prompt.position)
+        else:
+            self._keep_beginning(call)
         work.faults += isinstance(fault, TransportFault)
-        self.streams[work.dataset].waits(work.prompt.position)
         if then is Then.ALONE:
             self._alone.append(work)
         else:
-            lane.later(work, delay(work.faults) if then is Then.LATER else 0.0)
+            call.lane.later(work, delay(work.faults) if then is Then.LATER else 0.0)
+
+    def _abandon(self, call: Call) -> None:
+        """Ask the engine to stop what it may still generate for nobody: the answer goes on elsewhere."""
+
+        async def abort() -> None:
+            with contextlib.suppress(EngineError):
+                await call.seat.engine.abort(call.request.tag)
+
+        task = asyncio.create_task(abort())
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     def _set_aside(self, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
         """Keep the evidence of a reply that cannot be believed; the second one stops the run."""
@@ -333,16 +378,41 @@ class Loop:
             self.stop(Ending.FAILED, RunError(f"no engine takes work: {why}", advice))
 
     async def _drain(self) -> None:
-        """At a stop: what is in flight gets its time, then is let go; its positions stay owed."""
+        """At a stop: engines that can give beginnings end their calls, the others' calls get their time to finish.
+
+        What has no end then is let go; its position stays owed, with its beginning where there is one.
+        """
         if self._calls and self.error is None:
-            self._tell(
-                "drain", "run", f"{len(self._calls)} in flight get up to {self._limits.drain:.0f} s; Ctrl-C again: none"
-            )
-            await asyncio.wait(set(self._calls), timeout=self._limits.drain)
-        for call in self._calls:
-            call.cancel()
+            calls = dict(self._calls)
+            ended = await self._abort(calls)
+            rest = set(calls) - ended
+            if rest:
+                many, seconds = len(rest), self._limits.drain
+                self._tell("drain", "run", f"{many} in flight get up to {seconds:.0f} s to finish; Ctrl-C again: none")
+                await asyncio.wait(rest, timeout=self._limits.drain)
+        for task in self._calls:
+            task.cancel()
         if self._calls:
             await asyncio.wait(set(self._calls), timeout=_CANCEL_SECONDS)
+        for errand in self._errands:
+            errand.cancel()
+
+    async def _abort(self, calls: dict["asyncio.Task[None]", Call]) -> set["asyncio.Task[None]"]:
+        """End the calls whose engines can give beginnings, and wait for those. Returns them."""
+        asked = await asyncio.gather(*(self._ask_abort(call) for call in calls.values()))
+        ended = {task for task, gives in zip(calls, asked, strict=True) if gives}
+        if ended:
+            self._tell("drain", "run", f"{len(ended)} answers in flight are ended; their beginnings are kept")
+            await asyncio.wait(ended, timeout=_CANCEL_SECONDS)
+        return ended
+
+    async def _ask_abort(self, call: Call) -> bool:
+        if not call.stream.continues:
+            return False
+        try:
+            return await asyncio.wait_for(call.seat.engine.abort(call.request.tag), _CANCEL_SECONDS)
+        except (EngineError, TimeoutError):
+            return False
 
 
 class _Suspect(ReplyFault):

@@ -26,12 +26,18 @@ class Start:
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """What stands of one dataset. ``rows`` are those of ``tokenized_data.jsonl``; ``finishes`` count all answers."""
+    """What stands of one dataset. ``rows`` are those of ``tokenized_data.jsonl``; ``finishes`` count all answers.
+
+    ``continued`` answers took several calls; ``redrawn`` ones were drawn again after an interruption lost their
+    beginning, which makes the data shorter.
+    """
 
     name: str
     tally: Tally
     rows: int
     finishes: Counter[str]
+    continued: int
+    redrawn: int
     exhausted: bool
     complaints: list[str]
 
@@ -80,4 +86,13 @@ def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> Data
         rows = refresh_rows(files, standing)
     except StorageError as error:  # a full disk: the journal stands, and the rows are built at the next start
         complaints.append(error.message)
-    return DatasetResult(dataset.name, tally, rows, standing.finishes, standing.exhausted(), complaints)
+    return DatasetResult(
+        dataset.name,
+        tally,
+        rows,
+        standing.finishes,
+        standing.continued,
+        standing.redrawn,
+        standing.exhausted(),
+        complaints,
+    )

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
@@ -220,9 +221,10 @@ class Run:
                 self.recipe.lanes,
                 stop_ids=tuple(self.settings.stop_ids),
                 vocab_size=self.settings.vocab_size,
-                limits=limits,
+                limits=replace(limits, checkpoint=self.recipe.checkpoint_partials),
                 tell=self.note,
                 load_log=load_log,
+                seed=self.recipe.seed,
             )
             return await self._run_loop(loop)
         finally:

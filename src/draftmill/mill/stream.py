@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import PromptHead, read_heads
+from draftmill.journal.reader import beginning_at
 from draftmill.journal.writer import Appender
 from draftmill.ledger.standing import Standing
 from draftmill.mill import clock
 from draftmill.mill.flights import Flights
 from draftmill.mill.forecast import Forecast
+from draftmill.mill.work import Work
 from draftmill.recipe import Dataset, Sampling
 from draftmill.records import Completion, Finish
 
@@ -49,6 +51,8 @@ class Stream:
         self.counted = 0
         self.finishes: Counter[str] = Counter()
         self.forecast = Forecast(limit)
+        self.continues = not penalised(sampling)
+        self._sent_before = standing.highest
         self._flights = Flights(self.forecast, now)
         self._known = 0  # what the answered positions before the pointer hold of the budget
         self._heads: Iterator[PromptHead] = read_heads(folder.prompts)
@@ -77,6 +81,17 @@ class Stream:
         if prompt is not None:
             self._flights.take(prompt.position, self.standing.worth(len(prompt.prompt_ids), 0))
         return prompt
+
+    def work(self, index: int, prompt: PromptHead) -> Work:
+        """A prompt of this dataset, the ``index``-th, with what the journal holds of its answer."""
+        offsets = self.standing.beginning(prompt.position)
+        if not (offsets and self.continues):
+            # prompts are sent in order: one below a journaled position was sent, and maybe drawn, before
+            return Work(index, prompt, redrawn=prompt.position < self._sent_before)
+        with self.folder.journal.open("rb") as file:
+            begun = beginning_at(file, offsets)
+        self.partial(prompt.position, len(begun))
+        return Work(index, prompt, begun=begun, written=len(begun))
 
     def sent(self, position: int, limit: int) -> None:
         """A prompt that ``next`` gave was handed to an engine just now, under this token limit."""
@@ -134,3 +149,8 @@ class Stream:
         if budget is None or self._known + self._flights.most() < budget:
             return False
         return self._known + self._flights.expected() >= budget
+
+
+def penalised(sampling: Sampling) -> bool:
+    """Whether a penalty looks at generated ids: a continuation, which sends them as prompt, would sample otherwise."""
+    return bool(sampling.presence_penalty or sampling.frequency_penalty or sampling.repetition_penalty != 1.0)

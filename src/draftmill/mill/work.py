@@ -1,6 +1,6 @@
 """One generation under way, and the pure decision what a fault means for it (rule 7 of the design)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from draftmill.errors import CapacityFault, EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
@@ -15,6 +15,8 @@ class Work:
     """A prompt on its way, of the dataset with the given index.
 
     ``faults`` counts its transport faults; ``tries`` all calls that failed, refusals by a full or paused engine aside.
+    ``begun`` is what earlier calls generated of its answer, ``written`` how many ids of that the journal holds;
+    ``redrawn``: an earlier start had sent it, and nothing of that answer is known.
     """
 
     dataset: int
@@ -22,6 +24,9 @@ class Work:
     faults: int = 0
     alone: bool = False
     tries: int = 0
+    begun: list[int] = field(default_factory=list)
+    written: int = 0
+    redrawn: bool = False
 
 
 class Then(Enum):

@@ -34,6 +34,17 @@ def parse_count(value: object) -> int:
     return int(count)
 
 
+def _checkpoint(value: object) -> float | None:
+    """``1s``, ``500ms``, ``2m``, a number of seconds, or ``off`` (which YAML reads as false)."""
+    if value in (False, "off", None):
+        return None
+    units = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|)", str(value).strip())
+    if value is True or not match or not 0.1 <= (seconds := float(match[1]) * units[match[2]]) <= 3600:
+        raise ValueError("is not a duration; write for example 1s, 500ms or off")
+    return seconds
+
+
 def _file_safe(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise ValueError("must be letters, digits, '.', '_' or '-', since it names the dataset's folder")
@@ -188,6 +199,7 @@ class Recipe(Part):
     lanes: Annotated[dict[str, Annotated[Lane, BeforeValidator(_lane)]], Field(min_length=1)] = {"short": Lane()}
     datasets: Annotated[list[Dataset], Field(min_length=1)]
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
+    checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False
 
     @model_validator(mode="after")

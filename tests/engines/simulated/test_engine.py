@@ -55,21 +55,22 @@ def test_it_says_what_it_is() -> None:
     played(use)
 
 
-def test_partial_ids_and_an_abort() -> None:
+def test_beginnings_and_an_abort() -> None:
     async def use(engine: SimulatedEngine) -> None:
-        work = asyncio.ensure_future(engine.generate(request()))
-        await asyncio.sleep(1.0)
-        part = engine.partial("t")
-        assert part is not None and len(part) == 100
-        ids = await engine.abort("t")
-        assert ids is not None and ids[:100] == part and len(ids) == 101  # the step under way is still made
-        with pytest.raises(TransportFault, match="Aborted"):
-            await work
+        heard: list[list[int]] = []
+        work = asyncio.ensure_future(engine.generate(request(), heard.append))
+        await asyncio.sleep(1.5)
+        assert [len(ids) for ids in heard] == [100]
+        assert await engine.abort("t")
+        reply = await work
+        ids = reply.output_ids
+        assert reply.finish is Finish.ABORT and ids[:100] == heard[0] and len(ids) == reply.completion_tokens
+        assert check_reply(request(), reply, 1000) is None
         assert (await engine.load()).running == 0
         rest = await engine.generate(request(prompt=PROMPT + ids, tag="u"))
         assert engine.host.server.answers.check(PROMPT, ids + rest.output_ids) is None
         assert len(ids + rest.output_ids) == 500
-        assert (engine.partial("t"), await engine.abort("t")) == (None, None)
+        assert not await engine.abort("t")
 
     played(use)
 
