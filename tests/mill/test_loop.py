@@ -561,3 +561,22 @@ def test_a_limit_below_what_is_there_already_ends_the_answer_there(tmp_path: Pat
     assert run.run(engine) is Ending.DONE and not engine.requests
     last = lines(run)[-1]
     assert last["output_ids"] == WHOLE[:begun] and last["finish_reason"] == "length"
+
+
+def test_an_answer_that_was_ended_before_its_first_id_is_not_called_redrawn(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(3)})
+    queued = Growing()
+
+    async def first_waits(request: Request) -> Reply:
+        if not is_prompt(0)(request):
+            return answer(request)
+        stop = queued._stops.setdefault(request.tag, asyncio.Event())
+        await stop.wait()
+        return Reply([], len(request.prompt_ids), 0, Finish.ABORT)
+
+    queued.behaviour = first_waits
+    run.run(queued, limits=Limits(drain=5), during=lambda loop: stop_after(loop, 2))
+    assert [(p["position"], p["output_ids"]) for p in lines(run) if p.get("partial")] == [(0, [])]
+    engine = ScriptedEngine()
+    assert run.run(engine) is Ending.DONE
+    assert engine.requests[0].seed is None and run.standing().redrawn == 0

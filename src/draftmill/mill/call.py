@@ -31,20 +31,23 @@ class Call:
         self.heard = ids
         self.stream.partial(self.work.prompt.position, len(self.work.begun) + len(ids))
 
-    def piece(self, vocab_size: int) -> Completion | None:
-        """A partial line with what no line holds yet; None where there is nothing, or nothing to be believed."""
+    def piece(self, vocab_size: int, empty: bool = False) -> Completion | None:
+        """A partial line with what no line holds yet; None where there is nothing, or nothing to be believed.
+
+        ``empty``: that nothing was generated is worth a line too, where nothing else stands: it is known then.
+        """
         ids = self.work.begun + self.heard
         new = ids[self.work.written :]
         beginning = Reply(self.heard, len(self.request.prompt_ids), len(self.heard), Finish.ABORT)
-        if not new or check_reply(self.request, beginning, vocab_size):
+        if check_reply(self.request, beginning, vocab_size) or not (new or (empty and not ids)):
             return None
         self.marked = clock.now()
         before, self.work.written = self.work.written, len(ids)
         return self._line(new, Finish.ABORT, None, None, partial=True, continued=before)
 
-    def keep_beginning(self, vocab_size: int) -> Completion | None:
+    def keep_beginning(self, vocab_size: int, empty: bool = False) -> Completion | None:
         """End the call: what it generated becomes the work's beginning. Returns the partial line for it, if any."""
-        piece = self.piece(vocab_size)
+        piece = self.piece(vocab_size, empty)
         self.work.begun = (self.work.begun + self.heard)[: self.work.written]
         self.heard = []
         self.stream.waits(self.work.prompt.position)

@@ -231,7 +231,7 @@ class Loop:
             seat.answered()
             if reply.finish is Finish.ABORT:
                 call.hear(reply.output_ids)
-                self._keep_beginning(call)
+                self._keep_beginning(call, empty=True)
                 call.lane.later(call.work, 0.0)
             else:
                 self._keep(call, reply)
@@ -254,9 +254,9 @@ class Loop:
 
         return hear
 
-    def _keep_beginning(self, call: Call) -> None:
+    def _keep_beginning(self, call: Call, empty: bool = False) -> None:
         if call.stream.continues:
-            self._journal_piece(call, call.keep_beginning(self._vocab_size))
+            self._journal_piece(call, call.keep_beginning(self._vocab_size, empty))
 
     def _journal_piece(self, call: Call, piece: Completion | None) -> None:
         if piece is not None:
