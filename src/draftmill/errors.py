@@ -26,6 +26,12 @@ class RecipeError(DraftmillError):
         self.faults = faults
 
 
+class UsageFault(DraftmillError):
+    """The command line asks for something that does not exist or must not be done."""
+
+    exit_code = 2
+
+
 class SourceError(DraftmillError):
     """A dataset as a whole cannot be read: missing, unknown format, no readable row."""
 

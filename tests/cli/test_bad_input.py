@@ -94,7 +94,7 @@ def test_too_large_a_share_of_errors_is_not_called_complete(run: Any, tmp_path: 
     rows = questions(4)
     rows[2]["messages"][0]["content"] = "word " * CONTEXT
     done = run(write_jsonl(tmp_path / "s.jsonl", rows))
-    assert done.returncode == 1 and "1 errors, 25.0% of its rows; allowed are 5.0%" in said(done)
+    assert done.returncode == 1 and "25.0% of its prompts became errors (1); allowed are 5.0%" in said(done)
 
 
 def test_a_model_without_a_chat_template(run: Any, tmp_path: Path) -> None:
@@ -200,3 +200,36 @@ def test_a_damaged_run_yaml(run: Any, tmp_path: Path) -> None:
     (tmp_path / "run" / "run.yaml").write_text("recipe: [")
     done = run(source)
     assert done.returncode == 1 and "run.yaml: cannot be read" in said(done)
+
+
+def test_a_run_without_its_settings_is_not_begun_anew(run: Any, tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "s.jsonl", questions(1))
+    assert run(source).returncode == 0
+    (tmp_path / "run" / "run.yaml").unlink()
+    done = run(source, sampling={"temperature": 0.1})
+    assert done.returncode == 1 and "run.yaml: is gone, but the run has prompts of d" in said(done)
+
+
+def test_a_number_of_thousands_of_digits_is_one_unread_row(run: Any, tmp_path: Path) -> None:
+    source = tmp_path / "s.jsonl"
+    source.write_text('{"prompt": "a", "x": ' + "9" * 5000 + '}\n{"prompt": "b"}\n')
+    done = run(source)
+    assert done.returncode == 0 and "s.jsonl:1" in said(done) and "thousands of digits" in said(done)
+
+
+@pytest.mark.parametrize("name", ["prompts.jsonl", "prepared.json", "raw_responses.jsonl", "errors.jsonl", "rows.json"])
+def test_a_folder_where_a_file_belongs(run: Any, tmp_path: Path, name: str) -> None:
+    source = write_jsonl(tmp_path / "s.jsonl", questions(1))
+    assert run(source).returncode == 0
+    path = tmp_path / "run" / "d" / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    done = run(source)
+    assert done.returncode == 1 and name in said(done)
+
+
+def test_a_recipe_nested_too_deeply(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("model: " + "[" * 5000)
+    done = draftmill("run", path)
+    assert done.returncode == 2 and "recipe.yaml" in said(done)

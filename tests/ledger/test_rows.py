@@ -63,3 +63,21 @@ def test_a_damaged_prompts_file_names_its_line(tmp_path: Path) -> None:
     folder.prompts.write_bytes(folder.prompts.read_bytes()[:-30])
     with pytest.raises(StorageError, match=r"prompts.jsonl:4: is not a prompt"):
         load_standing(folder)
+
+
+def test_a_rows_file_that_lost_its_tail_is_built_again(tmp_path: Path) -> None:
+    folder = files(tmp_path, {0: [8, 2], 1: [9, 2]})
+    refresh_rows(folder, load_standing(folder))
+    whole = folder.rows.read_bytes()
+    folder.rows.write_bytes(whole[:-9])
+    assert refresh_rows(folder, load_standing(folder)) == 2
+    assert folder.rows.read_bytes() == whole
+
+
+def test_a_prompts_file_that_lost_whole_lines_is_refused(tmp_path: Path) -> None:
+    folder = files(tmp_path, {0: [8, 2]})
+    folder.prepared.write_text('{"positions": 4}')
+    assert load_standing(folder).positions == 4
+    folder.prompts.write_bytes(b"".join(folder.prompts.read_bytes().splitlines(keepends=True)[:3]))
+    with pytest.raises(StorageError, match=r"prompts\.jsonl: holds 3 prompts, 4 were prepared"):
+        load_standing(folder)

@@ -5,7 +5,15 @@ import pytest
 
 from draftmill.errors import RunError, StorageError
 from draftmill.journal.folder import RunFolder
-from draftmill.ledger.settings import changes, merged, read_settings, refuse_changes, settings_of, write_settings
+from draftmill.ledger.settings import (
+    changes,
+    harmless,
+    merged,
+    read_settings,
+    refuse_changes,
+    settings_of,
+    write_settings,
+)
 from draftmill.recipe import Recipe
 
 BASE: dict[str, Any] = {
@@ -82,3 +90,10 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.yaml").write_text(text)
     with pytest.raises(StorageError, match=r"run\.yaml: cannot be read"):
         read_settings(RunFolder(tmp_path))
+
+
+def test_what_changed_harmlessly_is_named() -> None:
+    old = settings_of(recipe(), date="2026-01-01", files={}, digests=("t", "c"), vocab_size=9, stop_ids=(2,))
+    new = merged(old, recipe(datasets=dataset(budget="1k")))
+    assert harmless(old, new) == ["datasets.a.budget: None → 1000"]
+    assert harmless(old, old) == []

@@ -226,7 +226,7 @@ def test_a_prompt_longer_than_the_context_is_never_sent(tmp_path: Path) -> None:
     assert run.run(engine) is Ending.DONE
     (failure,) = read_failures(run.folder("a").errors)
     assert (failure.position, failure.kind) == (3, "too_long")
-    assert failure.reason == "the prompt has 40 tokens; the engine's context is 32"
+    assert failure.reason == "the prompt has 40 tokens, which leave no room for an answer; the engine takes 32"
     assert len(engine.requests) == 3
 
 
@@ -580,3 +580,28 @@ def test_an_answer_that_was_ended_before_its_first_id_is_not_called_redrawn(tmp_
     engine = ScriptedEngine()
     assert run.run(engine) is Ending.DONE
     assert engine.requests[0].seed is None and run.standing().redrawn == 0
+
+
+@pytest.mark.parametrize("fault", [TransportFault("scripted: 500"), CapacityFault("scripted: 429")])
+def test_an_engine_that_fails_everything_blames_no_prompt_and_ends_after_the_patience(
+    tmp_path: Path, fault: EngineError
+) -> None:
+    """Its probe answers all the time."""
+    run = Milled(tmp_path, {"a": prompts(60)})
+    engine = ScriptedEngine(lambda _: fault)
+    assert run.run(engine, limits=Limits(patience=0.4)) is Ending.FAILED
+    assert run.loop and run.loop.error and fault.message in run.loop.error.message
+    assert run.standing().tally().owed == 60 and not list(read_failures(run.folder("a").errors))
+    if isinstance(fault, TransportFault):
+        assert any("calls in a row failed, the last: scripted: 500" in message for _, _, message in run.told)
+        assert len(engine.requests) < 60
+    else:
+        assert run.kinds().count("cap") < 5
+
+
+def test_an_engine_that_failed_everything_and_recovers_is_used_again(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(30)})
+    engine = ScriptedEngine(once(TransportFault("scripted: 502"), 60))
+    assert run.run(engine, limits=Limits(patience=20)) is Ending.DONE
+    assert run.standing().tally().counting == 30
+    assert [k for k in run.kinds() if k in ("paused", "back")][:2] == ["paused", "back"]

@@ -29,3 +29,9 @@ def test_the_path_of_each_fault(fault: EngineError, faults: int, alone: bool, th
 def test_the_pause_doubles_and_is_bounded() -> None:
     assert [delay(n) for n in (1, 2, 3)] == [0.5, 1.0, 2.0]
     assert delay(50) == 30.0
+
+
+def test_no_prompt_is_blamed_while_the_engine_answers_nobody() -> None:
+    alone = Work(0, PROMPT, ALONE_AFTER, True, seen=5)
+    assert decide(TransportFault("500"), alone, answers=5) is Then.LATER
+    assert decide(TransportFault("500"), alone, answers=6) is Then.ERROR

@@ -57,7 +57,7 @@ def test_a_conversation_that_the_template_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "template",
-    ["{{ messages[0].nothing.at.all }}", "{{ messages[99].content }}", "{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{% if %}"],
+    ["{{ messages[0].nothing.at.all }}", "{{ messages[99].content }}", "{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{{ 1 // 0 }}"],
 )
 def test_whatever_a_template_raises_is_told_in_one_line(template: str, tmp_path: Path) -> None:
     loaded = load(tmp_path, template)
@@ -147,3 +147,8 @@ def test_an_argument_that_the_template_never_reads_is_refused(tmp_path: Path) ->
         template.refuse_unknown({"enable_thinkng": True})
     with pytest.raises(RenderError, match="it reads"):
         template.refuse_unknown({"zzz": 1})
+
+
+def test_a_template_that_is_no_jinja_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match=r"the chat template of '.*' is not valid: ."):
+        load(tmp_path, "{% for m in messages %}{{ m.content }}{% endfo")

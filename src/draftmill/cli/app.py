@@ -8,7 +8,7 @@ import typer
 from draftmill import __version__
 from draftmill.cli import export, init, prepare, quickstart, run
 from draftmill.cli.console import say_error
-from draftmill.errors import DraftmillError
+from draftmill.errors import DraftmillError, StorageError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,5 +47,11 @@ def main() -> None:
     except DraftmillError as error:
         say_error(error)
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(1)  # whoever read our output has gone
+    except OSError as error:  # a folder where a file belongs, a missing right: one line with the file, not a traceback
+        place = f"{error.filename}: " if error.filename else ""
+        say_error(StorageError(f"{place}{error.strerror or error}", "mend the file or the rights, then run it again"))
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

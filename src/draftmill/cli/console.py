@@ -36,8 +36,21 @@ def advise(text: str) -> None:
     err.print(Text.assemble(("  → ", "cyan"), text))
 
 
-def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]], *, total: Sequence[str] = ()) -> Table:
-    """A table without lines: (heading, justification) a column; ``total`` stands last, apart."""
+def table(
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Sequence[str]],
+    *,
+    total: Sequence[str] = (),
+    spare: Sequence[str] = (),
+) -> Table:
+    """A table without lines: (heading, justification) a column; ``total`` stands last, apart.
+
+    On a narrow terminal the ``spare`` columns are left out, in their order, until the rest fits whole.
+    """
+    lines = [list(row) for row in rows]
+    kept = _fitting([heading for heading, _ in columns], [*lines, *([list(total)] if total else [])], spare)
+    columns = [columns[i] for i in kept]
+    rows, total = [[row[i] for i in kept] for row in lines], [total[i] for i in kept] if total else ()
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     for heading, justify in columns:
         grid.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True)
@@ -46,6 +59,22 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]], *, 
     if total:
         grid.add_row(*total, style="bold")
     return grid
+
+
+def _fitting(headings: list[str], lines: list[list[str]], spare: Sequence[str]) -> list[int]:
+    """Which columns fit the terminal's width together."""
+    widths = [max(len(line[i]) for line in [headings, *lines]) + 2 for i in range(len(headings))]
+    kept = list(range(len(headings)))
+    for name in spare:
+        if sum(widths[i] for i in kept) <= err.width:
+            break
+        kept.remove(headings.index(name))
+    return kept
+
+
+def many(number: int, noun: str) -> str:
+    """``1 prompt``, ``2,000 prompts``."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
 
 
 def count(number: float) -> str:

@@ -30,4 +30,6 @@ def export(
         label(name, f"{count(rows)} rows")
     for reason, rows in report.dropped.items():
         label("dropped", f"{count(rows)} rows: {reason}", style="yellow")
+    for note in report.notes:
+        label("incomplete", note, style="yellow")
     label("written", f"{count(sum(report.rows.values()))} rows, {count(report.supervised)} supervised tokens: {target}")

@@ -16,12 +16,13 @@ def prepare(
 
     from draftmill import recipe as recipes
     from draftmill.cli.console import advise, count, err, table
+    from draftmill.cli.run import interruptible
     from draftmill.cli.story import Story
     from draftmill.mill.run import open_run
 
     loaded = recipes.load(recipe, overrides(only=only, samples=samples))
     folder = run_folder(recipe, out)
-    with open_run(loaded, recipe.parent, folder, only=tuple(only or ()), observer=Story()) as run:
+    with interruptible(), open_run(loaded, recipe.parent, folder, only=tuple(only or ()), observer=Story()) as run:
         reports = run.prepare()
     if json:
         typer.echo(msgspec.json.encode(reports).decode())
@@ -38,7 +39,8 @@ def prepare(
         for name, r in reports.items()
     ]
     err.print()
-    err.print(table([("dataset", ""), ("format", ""), *((h, "right") for h in headings)], rows))
+    spare = ("tools", "repeated", "refused", "tokens", "format", "unread")
+    err.print(table([("dataset", ""), ("format", ""), *((h, "right") for h in headings)], rows, spare=spare))
     err.print()
     if any(r.unread for r in reports.values()):
         advise(f"every unread row, with its file and line: {folder}/*/unread.jsonl")

@@ -1,5 +1,7 @@
 """``draftmill run``: make or continue a run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,7 +92,7 @@ def mill(
     from draftmill.mill.run import open_run
 
     label("run", str(folder))
-    with open_run(recipe, base, folder, only=only, observer=Story()) as opened:
+    with interruptible(), open_run(recipe, base, folder, only=only, observer=Story()) as opened:
         opened.prepare()
         result = opened.mill(limits, first=first, retry_errors=retry_errors)
         if examples and result.start.answers:
@@ -116,11 +118,26 @@ def finish(result: "Result", command: str, folder: Path, *, limited: bool = Fals
         say_error(start.error)
     elif start.ending is not Ending.DONE:
         label("stopped", start.ending.value, style="yellow")
-    elif not start.answers and not result.owed:
-        label("done", "nothing to do: every prompt is settled and its row is written", style="green")
+    elif result.complaints:
+        label("incomplete", "it does not call itself complete, for what stands above as amiss", style="yellow")
+    elif not any(d.rows for d in result.datasets) and not result.owed:
+        label("done", "every prompt is settled, and not one of them has a row", style="yellow")
     elif limited and result.owed:
         label("done", "the first prompts of each dataset are settled", style="green")
     elif not result.owed:
-        label("done", "every prompt is settled", style="green" if not result.complaints else "")
+        nothing = "" if start.answers or start.failed else "nothing to do: "
+        label("done", f"{nothing}every prompt is settled and its row is written", style="green")
     next_steps(result, command, str(folder))
     return exit_code(result, limited=limited)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C before or after the loop, which has its own way to stop: one line and status 130."""
+    from draftmill.cli.console import label
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        label("stopped", "interrupted; the same command goes on", style="yellow")
+        raise typer.Exit(130) from None

@@ -99,7 +99,8 @@ class _Progress:
         self._mark()
         columns = [("dataset", ""), ("", ""), ("prompts", "right"), ("tokens", "right"), ("tok/s", "right")]
         columns += [("errors", "right"), ("in flight", "right"), ("left", "right")]
-        return table(columns, [self._row(index, stream) for index, stream in enumerate(self._loop.streams)])
+        rows = [self._row(index, stream) for index, stream in enumerate(self._loop.streams)]
+        return table(columns, rows, spare=("", "errors", "in flight", "tok/s", "tokens"))
 
     def lines(self) -> list[str]:
         """One line for each dataset under way."""
@@ -136,7 +137,7 @@ class _Progress:
             f"{count(tokens)}/{count(budget)}" if budget else count(tokens),
             count(token_rate) if token_rate else "–",
             count(before.error + stream.failed),
-            count(stream.in_flight),
+            count(self._loop.at_engines(index)),
             duration(left),
         )
 

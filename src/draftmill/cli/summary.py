@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from draftmill.cli.console import advise, count, duration, err, label, table
+from draftmill.cli.console import advise, count, duration, err, label, many, table
 from draftmill.ledger.standing import Tally
 from draftmill.mill.loop import Ending
 from draftmill.mill.result import DatasetResult, Result
@@ -25,7 +25,8 @@ def show(result: Result) -> None:
     total = _row("all", _sum(tallies), sum(d.rows for d in result.datasets), finishes, False)
     rows = [_row(d.name, d.tally, d.rows, d.finishes, d.exhausted) for d in result.datasets]
     err.print()
-    err.print(table(columns, rows, total=total if len(rows) > 1 else ()))
+    spare = ("mean", "stopped", "tokens", "cut by limit")
+    err.print(table(columns, rows, total=total if len(rows) > 1 else (), spare=spare))
     err.print()
     label("states", _sum_line(_sum(tallies)))
     start = result.start
@@ -75,9 +76,9 @@ def exit_code(result: Result, *, limited: bool = False) -> int:
 def next_steps(result: Result, command: str, run: str) -> None:
     """How to go on."""
     if result.owed:
-        advise(f"{count(result.owed)} prompts are owed; go on with: {command}")
+        advise(f"{many(result.owed, 'prompt')} owed; go on with: {command}")
     elif any(d.tally.error for d in result.datasets):
-        advise(f"the errors stand in {run}/*/errors.jsonl; try them again with: {command} --retry-errors")
+        advise(f"the errors, each with its reason: {run}/*/errors.jsonl; --retry-errors tries them again")
     if any(d.rows for d in result.datasets):
         advise(f"rows: {run}/*/tokenized_data.jsonl; hand them to a trainer with: draftmill export {run}")
 

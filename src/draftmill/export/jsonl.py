@@ -5,13 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RunError, StorageError
+from draftmill.errors import RunError, StorageError, UsageFault
 from draftmill.journal.files import disk_advice, replacing
 from draftmill.journal.folder import RunFolder
 from draftmill.journal.reader import encode
 from draftmill.ledger.rows import rows
 from draftmill.ledger.settings import read_settings
-from draftmill.ledger.standing import load_standing
+from draftmill.ledger.standing import Standing, load_standing
 from draftmill.recipe import Recipe
 from draftmill.records import Finish, Row
 
@@ -22,18 +22,24 @@ FILTERS = {"truncated": lambda row: row.finish_reason is Finish.LENGTH}
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """Rows written by dataset, rows left out by filter, and how many tokens the trainer will learn from."""
+    """Rows written by dataset, rows left out by filter, and how many tokens the trainer will learn from.
+
+    ``notes`` say what is not as it should be: prompts still owed, lines of the journal that were not understood.
+    """
 
     rows: dict[str, int]
     dropped: dict[str, int]
     supervised: int
+    notes: list[str]
 
 
 def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Exported:
     """Write the counting rows of a run's datasets into one file, whole or not at all.
 
-    Raises RunError where there is no run, no such dataset or filter, or not one row.
+    Raises UsageFault for a target that must not be overwritten and for an unknown dataset or filter, RunError where
+    there is no run, or not one row.
     """
+    _refuse_target(run, target)
     folder = RunFolder(run)
     settings = read_settings(folder)
     if settings is None:
@@ -44,6 +50,7 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
     _refuse_unknown("filter", drop, list(FILTERS))
     written: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
+    notes: list[str] = []
     supervised = 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +62,7 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
             standing = load_standing(
                 files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts
             )
+            notes += _notes(name, standing)
             for row in rows(files, standing):
                 if reason := _left_out(row, drop):
                     dropped[reason] += 1
@@ -64,7 +72,26 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
                 supervised += row.completion_tokens
         if not written:
             raise RunError(f"{run}: there is no row to export", "generate some first with `draftmill run`")
-    return Exported(dict(written), dict(dropped), supervised)
+    return Exported(dict(written), dict(dropped), supervised, notes)
+
+
+def _refuse_target(run: Path, target: Path) -> None:
+    """Only a regular file outside the run's own files may be written: the answers of a run cost days."""
+    place, inside = target.resolve(), run.resolve()
+    if target.exists() and not target.is_file():
+        raise UsageFault(f"--to {target}: is not a regular file", "name a file, for example rows.jsonl")
+    if not target.name or target.name == "-":
+        raise UsageFault(f"--to {target}: names no file", "name a file, for example rows.jsonl")
+    if place.is_relative_to(inside) and not place.is_relative_to(inside / "export"):
+        raise UsageFault(f"--to {target}: lies among the run's own files", f"{run / 'export'} is free for exports")
+
+
+def _notes(name: str, standing: Standing) -> list[str]:
+    tally = standing.tally()
+    notes = [f"{name}: {tally.owed} prompts are still owed"] if tally.owed else []
+    if standing.unknown_lines:
+        notes.append(f"{name}: {len(standing.unknown_lines)} lines of the journal are not understood and left out")
+    return notes
 
 
 def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:
@@ -74,4 +101,4 @@ def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:
 def _refuse_unknown(what: str, given: tuple[str, ...], known: list[str]) -> None:
     for name in given:
         if name not in known:
-            raise RunError(f"no {what} {name!r}; there is {', '.join(known) or 'none'}")
+            raise UsageFault(f"no {what} {name!r}; there is {', '.join(known) or 'none'}")

@@ -71,6 +71,8 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         SYSTEM.fsync_folder(path.parent)
     except OSError as error:
+        if error.filename and Path(error.filename) not in (path, path.parent, temporary):
+            raise StorageError(f"{error.filename}: cannot be read: {error.strerror or error}") from error
         raise StorageError(f"{path}: cannot be written: {error.strerror or error}", disk_advice(error)) from error
     finally:
         temporary.unlink(missing_ok=True)

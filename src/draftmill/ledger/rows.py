@@ -56,6 +56,7 @@ class _Stamp(msgspec.Struct, frozen=True):
     prompts_bytes: int
     cut: int
     rows: int
+    rows_bytes: int
 
 
 def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
@@ -65,13 +66,15 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
         prompts_bytes=folder.prompts.stat().st_size,
         cut=standing.cut(),
         rows=sum(1 for _ in standing.counting()),
+        rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
     )
-    if folder.rows.exists() and _read_stamp(folder) == stamp:
+    if _read_stamp(folder) == stamp:
         return stamp.rows
     folder.rows_stamp.unlink(missing_ok=True)
     with replacing(folder.rows) as temporary, temporary.open("wb") as file:
         for each in rows(folder, standing):
             file.write(encode(each) + b"\n")
+    stamp = msgspec.structs.replace(stamp, rows_bytes=folder.rows.stat().st_size)
     with replacing(folder.rows_stamp) as temporary:
         temporary.write_bytes(encode(stamp) + b"\n")
     return stamp.rows

@@ -15,6 +15,7 @@ from draftmill.journal.files import replacing
 from draftmill.journal.folder import RunFolder
 from draftmill.recipe import Dataset, Recipe
 
+_SHOWN = 4  # changes that a message names
 # of one dataset; `name` ties it to its older self
 _FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system")
 
@@ -79,6 +80,25 @@ def merged(frozen: Settings, recipe: Recipe) -> Settings:
     now["datasets"] += [d for d in frozen.recipe["datasets"] if d["name"] not in names]
     now["lanes"] = frozen.recipe["lanes"] | now["lanes"]
     return msgspec.structs.replace(frozen, recipe=now)
+
+
+def harmless(old: Settings, new: Settings) -> list[str]:
+    """What differs between two resolved recipes, as ``path: old → new``, a few of the first."""
+    before, after = _leaves(old.recipe, ""), _leaves(new.recipe, "")
+    paths = [path for path in sorted(before | after) if before.get(path) != after.get(path)]
+    shown = [f"{path}: {before.get(path)!r} → {after.get(path)!r}" for path in paths[:_SHOWN]]
+    return shown + ([f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else [])
+
+
+def _leaves(value: Any, path: str) -> dict[str, Any]:
+    """Every plain value of nested settings by its path; datasets go by their names."""
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = {(v.get("name") or i if isinstance(v, dict) else i): v for i, v in enumerate(value)}.items()
+    else:
+        return {path: value}
+    return {k: v for key, item in items for k, v in _leaves(item, f"{path}.{key}".lstrip(".")).items()}
 
 
 def changes(old: Recipe, new: Recipe) -> list[str]:

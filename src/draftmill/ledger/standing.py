@@ -194,6 +194,7 @@ def load_standing(
             place = f"{folder.prompts}:{number + 1}"
             raise StorageError(f"{place}: position {prompt.position} stands where {number} belongs")
         ids += bytes.fromhex(prompt.id)
+    _refuse_shortened(folder, len(ids) // ID_BYTES)
     standing = Standing(bytes(ids), samples, budget, counts)
     for entry in scan(folder.journal):
         if isinstance(entry, UnknownLine):
@@ -204,6 +205,23 @@ def load_standing(
         for failure in read_failures(folder.errors):
             standing.failed(failure)
     return standing
+
+
+class _Prepared(msgspec.Struct):
+    """The one figure of a preparation's report that is checked here."""
+
+    positions: int
+
+
+def _refuse_shortened(folder: DatasetFolder, positions: int) -> None:
+    """A prompts file that lost lines would make a run look complete that is not."""
+    try:
+        wanted = msgspec.json.decode(folder.prepared.read_bytes(), type=_Prepared).positions
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return  # no report, or half of one: the prompts are prepared again, and compared then
+    if positions != wanted:
+        message = f"{folder.prompts}: holds {positions} prompts, {wanted} were prepared"
+        raise StorageError(message, "restore the file: it decides what every answer belongs to; or start a new run")
 
 
 def read_failures(path: Path) -> Iterator[Failure]:

@@ -103,12 +103,14 @@ class Loop:
         self._alone: list[Work] = []
         self._one_alone = False
         self._given_up = 0
+        self._answers = 0
+        self._failing_since: float | None = None
         self._crash: BaseException | None = None
         self._no_seat_since: float | None = None
 
-    @property
-    def in_flight(self) -> int:
-        return len(self._calls)
+    def at_engines(self, dataset: int) -> int:
+        """How many requests of the ``dataset``-th stream are at the engines now."""
+        return sum(call.work.dataset == dataset for call in list(self._calls.values()))
 
     def stop(self, ending: Ending, error: DraftmillError | None = None) -> None:
         """Send nothing new, give what is in flight its time, then end. A second interrupt ends at once."""
@@ -165,7 +167,8 @@ class Loop:
             self._give_up(work, "render", work.prompt.fault, None)
         elif not fitting:
             most = max(seat.identity.max_prompt or seat.identity.context or 0 for seat in self.seats)
-            self._give_up(work, "too_long", f"the prompt has {length} tokens; the engine's context is {most}", None)
+            reason = f"the prompt has {length} tokens, which leave no room for an answer; the engine takes {most}"
+            self._give_up(work, "too_long", reason, None)
         elif not free:
             lane.later(work, _OTHER_SEAT_SECONDS)
             return False
@@ -210,6 +213,7 @@ class Loop:
 
     def _landed(self, task: "asyncio.Task[None]") -> None:
         del self._calls[task]
+        self._wake.set()
         if not task.cancelled() and (crash := task.exception()):
             self._crash = crash  # a fault of ours: it ends the run with its traceback, never a silent loss
             self.stop(Ending.FAILED)
@@ -229,6 +233,8 @@ class Loop:
             raise
         else:
             seat.answered()
+            self._failing_since = None
+            self._answers += 1
             if reply.finish is Finish.ABORT:
                 call.hear(reply.output_ids)
                 self._keep_beginning(call, empty=True)
@@ -239,7 +245,6 @@ class Loop:
             call.lane.in_flight -= 1
             seat.in_flight -= 1
             self._one_alone = self._one_alone and not call.work.alone
-            self._wake.set()
 
     def _listener(self, call: Call) -> OnIds | None:
         """What hears the ids of an answer while it grows, and journals its beginning now and then."""
@@ -249,6 +254,7 @@ class Loop:
 
         def hear(ids: list[int]) -> None:
             call.hear(ids)
+            self._failing_since = None
             if clock.now() - call.marked >= every:
                 self._journal_piece(call, call.piece(self._vocab_size))
 
@@ -281,7 +287,10 @@ class Loop:
             case TransportFault():
                 seat.doubt(fault, self._wake.set)
                 self._abandon(call)
-        then = decide(fault, work)
+        if isinstance(fault, TransportFault) and not work.faults:
+            work.seen = self._answers
+        then = decide(fault, work, self._answers)
+        self._failing_since = self._failing_since or clock.now()
         work.tries += not isinstance(fault, CapacityFault | SetupFault)
         if then is Then.ERROR:
             kind = "engine_death" if isinstance(fault, TransportFault) else "prompt"
@@ -293,6 +302,8 @@ class Loop:
         else:
             self._keep_beginning(call)
         work.faults += isinstance(fault, TransportFault)
+        if work.alone and then is Then.LATER:
+            work.alone, work.faults = False, 0
         if then is Then.ALONE:
             self._alone.append(work)
         else:
@@ -365,15 +376,16 @@ class Loop:
         self._wake.clear()
 
     def _check_patience(self) -> None:
-        """No open seat: at once the end where the set-up refuses everything, else after the patience."""
+        """No open seat, or faults without one answer: the end after the patience; at once where all are refused."""
+        now = clock.now()
         if any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
             self._no_seat_since = None
-            return
-        now = clock.now()
-        self._no_seat_since = self._no_seat_since or now
-        hopeless = all(seat.state is State.PAUSED and not seat.ever_answered for seat in self.seats)
-        if hopeless or now - self._no_seat_since >= self._limits.patience:
-            why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.why}" for seat in self.seats)
+        else:
+            self._no_seat_since = self._no_seat_since or now
+        refused = all(seat.state is State.PAUSED and not (seat.ever_answered or seat.failures) for seat in self.seats)
+        since = min((t for t in (self._no_seat_since, self._failing_since) if t is not None), default=None)
+        if refused or (since is not None and now - since >= self._limits.patience):
+            why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.last_fault}" for seat in self.seats)
             advice = "mend the engine and run the same command again; what was in flight is owed, nothing is lost"
             self.stop(Ending.FAILED, RunError(f"no engine takes work: {why}", advice))
 

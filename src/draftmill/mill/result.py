@@ -19,6 +19,7 @@ class Start:
     error: DraftmillError | None = None
     tokens: int = 0
     answers: int = 0
+    failed: int = 0
     seconds: float = 0.0
     clamped: int = 0
     suspects: int = 0
@@ -72,7 +73,8 @@ def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> Data
     settled = tally.counting + tally.error
     if settled and tally.error / settled > recipe.max_error_share:
         share, most = tally.error / settled, recipe.max_error_share
-        complaints.append(f"{dataset.name}: {tally.error} errors, {share:.1%} of its rows; allowed are {most:.1%}")
+        which = f"{share:.1%} of its prompts became errors ({tally.error})"
+        complaints.append(f"{dataset.name}: {which}; allowed are {most:.1%}")
     if standing.unknown_lines:
         first = standing.unknown_lines[0]
         many = len(standing.unknown_lines)

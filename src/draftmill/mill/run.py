@@ -118,6 +118,9 @@ class Run:
         settings = frozen_settings.read_settings(self.folder)
         files = fingerprint(self._target.tokenizer)
         if settings is None:
+            if begun := [f.name for f in self.folder.datasets()]:
+                message = f"{self.folder.settings}: is gone, but the run has prompts of {', '.join(begun)}"
+                raise RunError(message, "restore it: it holds the settings of the answers; or give another --out")
             settings = self._first_settings(files)
         else:
             frozen_settings.refuse_changes(self.folder, settings, self.recipe)
@@ -125,7 +128,8 @@ class Run:
             merged = frozen_settings.merged(settings, self.recipe)
             if merged.recipe == settings.recipe:
                 return settings
-            self.note("recipe", "run", "continued with changed budgets, samples, limits, engines or datasets")
+            changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
+            self.note("recipe", "run", f"continued with {changed}")
             settings = merged
         frozen_settings.write_settings(self.folder, settings)
         return settings
@@ -253,13 +257,14 @@ class Run:
             error=loop.error,
             tokens=sum(s.tokens for s in loop.streams),
             answers=sum(s.completed for s in loop.streams),
+            failed=sum(s.failed for s in loop.streams),
             seconds=time.monotonic() - started,
             clamped=loop.clamped,
             suspects=loop.suspects,
         )
 
     def _stream(self, dataset: Dataset, standing: Standing, first: int | None) -> Stream:
-        return Stream(
+        stream = Stream(
             dataset,
             self.folder.dataset(dataset.name),
             standing,
@@ -267,6 +272,10 @@ class Run:
             limit=self.recipe.lanes[dataset.lane].max_new_tokens,
             first=first,
         )
+        if stream.journal.repaired:
+            cut = f"{stream.journal.repaired} bytes of a line that was never whole were cut off its journal"
+            self.note("repaired", dataset.name, cut)
+        return stream
 
     def _rendered(self, tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[str]:
         """The first prompts of each dataset rendered again, which must give the ids that stand in the run."""

@@ -11,6 +11,7 @@ from draftmill.recipe import EngineSpec
 
 AUTO_CONCURRENCY = 64  # at most, until the governor finds the right number: thousands at once can end a server
 _PROBE_EVERY = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between probes of a lost engine; the last one repeats
+_FAILURES = 8  # calls in a row without one answer: after that one call at a time is enough to ask again
 _REFUSAL_PAUSE = 1.0  # seconds in which a full server gets nothing new
 
 
@@ -36,6 +37,8 @@ class Seat:
         self.why = ""
         self.in_flight = 0
         self.ever_answered = False
+        self.failures = 0  # calls in a row that failed in transport although the engine answers its probes
+        self.last_fault = ""
         self._ceiling = float(self.cap)
         self._full_until = 0.0
         self._tell = tell
@@ -46,7 +49,8 @@ class Seat:
         """How many more requests it may be given now."""
         if self.state is not State.OPEN or clock.now() < self._full_until:
             return 0
-        return max(0, int(self._ceiling) - self.in_flight)
+        ceiling = 1 if self.failures >= _FAILURES else int(self._ceiling)
+        return max(0, ceiling - self.in_flight)
 
     def room(self, prompt_tokens: int) -> int:
         """The most tokens that it could generate behind a prompt of this length; 0 where the prompt does not fit."""
@@ -58,23 +62,36 @@ class Seat:
     def answered(self) -> None:
         """A good reply: after a refusal the ceiling rises again, by one for each round of answers."""
         self.ever_answered = True
+        self.failures = 0
         if self._ceiling < self.cap:
             self._ceiling = min(self.cap, self._ceiling + 1 / max(1.0, self._ceiling))
 
     def refused(self, fault: CapacityFault) -> None:
         """The server is full: fewer at once, and nothing new for a moment. No prompt is to blame."""
         if clock.now() >= self._full_until:
-            self._ceiling = max(1.0, 0.8 * min(self._ceiling, self.in_flight + 1))
-            self._tell("cap", self.engine.name, f"at most {int(self._ceiling)} at once: {fault.message}")
+            self.last_fault = fault.message
+            before, self._ceiling = self._ceiling, max(1.0, 0.8 * min(self._ceiling, self.in_flight + 1))
+            if int(before) != int(self._ceiling):
+                self._tell("cap", self.engine.name, f"at most {int(self._ceiling)} at once: {fault.message}")
         self._full_until = clock.now() + _REFUSAL_PAUSE
 
     def pause(self, fault: SetupFault, wake: Callable[[], None]) -> None:
         """The set-up refuses us. Probed rarely, since only a person can mend it."""
+        self.last_fault = fault.message
         self._close(State.PAUSED, fault.message, wake, _PROBE_EVERY[-1:])
 
     def doubt(self, fault: EngineError, wake: Callable[[], None]) -> None:
-        """A call failed in transport: nothing new until a probe says that the engine lives."""
-        self._close(State.DOUBTED, fault.message, wake, _PROBE_EVERY)
+        """A call failed in transport: nothing new until a probe says that the engine lives.
+
+        One that lives and still fails call after call is paused: its prompts are not to blame.
+        """
+        self.last_fault = fault.message
+        self.failures += self.state is State.OPEN
+        if self.failures >= _FAILURES:
+            why = f"{self.failures} calls in a row failed, the last: {fault.message}"
+            self._close(State.PAUSED, why, wake, _PROBE_EVERY[-2:])
+        else:
+            self._close(State.DOUBTED, fault.message, wake, _PROBE_EVERY)
 
     async def close(self) -> None:
         if self._probing:

@@ -15,8 +15,9 @@ class Work:
     """A prompt on its way, of the dataset with the given index.
 
     ``faults`` counts its transport faults; ``tries`` all calls that failed, refusals by a full or paused engine aside.
-    ``begun`` is what earlier calls generated of its answer, ``written`` how many ids of that the journal holds;
-    ``redrawn``: an earlier start had sent it, and nothing of that answer is known.
+    ``seen`` is how many answers the run had at its first transport fault: where none came since, the engine fails
+    everybody, and no prompt is to blame. ``begun`` is what earlier calls generated of its answer, ``written`` how many
+    ids of that the journal holds; ``redrawn``: an earlier start had sent it, and nothing of that answer is known.
     """
 
     dataset: int
@@ -24,6 +25,7 @@ class Work:
     faults: int = 0
     alone: bool = False
     tries: int = 0
+    seen: int = 0
     begun: list[int] = field(default_factory=list)
     written: int = 0
     redrawn: bool = False
@@ -39,8 +41,11 @@ class Then(Enum):
     SUSPECT = "set aside with the evidence; again: the run stops"
 
 
-def decide(fault: EngineError, work: Work) -> Then:
-    """The path of a failed call. Only a fault that names this very prompt blames it at once."""
+def decide(fault: EngineError, work: Work, answers: int = 1) -> Then:
+    """The path of a failed call. Only a fault that names this very prompt blames it at once.
+
+    ``answers``: how many the run has by now.
+    """
     match fault:
         case CapacityFault() | SetupFault():
             return Then.AGAIN
@@ -48,8 +53,10 @@ def decide(fault: EngineError, work: Work) -> Then:
             return Then.ERROR
         case ReplyFault():
             return Then.SUSPECT
-        case TransportFault() if work.alone:
+        case TransportFault() if work.alone and answers > work.seen:
             return Then.ERROR
+        case TransportFault() if work.alone:
+            return Then.LATER
         case TransportFault() if work.faults + 1 >= ALONE_AFTER:
             return Then.ALONE
         case _:

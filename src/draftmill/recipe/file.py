@@ -37,6 +37,8 @@ def load(path: Path, overrides: Overrides | None = None) -> Recipe:
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         first = str(getattr(error, "problem", None) or error).splitlines()[0]
         raise RecipeError(f"{place}: not valid YAML: {first}", []) from None
+    except RecursionError:
+        raise RecipeError(f"{path}: not a recipe: it is nested too deeply", []) from None
     if not isinstance(data, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of model, engines, datasets …", [], start)
     return validate(apply(data, overrides or Overrides()), str(path), node)

@@ -28,6 +28,10 @@ class ChatTemplate:
                 "use an instruction-tuned model, or put its chat_template.jinja beside the tokenizer",
             )
         self._date = datetime.fromisoformat(date)
+        try:
+            self._variables()
+        except Exception as error:  # Jinja's errors of every kind
+            raise RenderError(f"the chat template of {tokenizer.name!r} is not valid: {error}") from error
         self.stop_ids = tuple(dict.fromkeys([*tokenizer.stop_ids, *self._turn_end()]))
         if not self.stop_ids:
             raise RenderError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from draftmill.errors import RenderError
+from draftmill.errors import RenderError, StorageError
 from draftmill.render.gguf import gguf_stop_ids, load_gguf_tokenizer
 
 
@@ -46,8 +46,12 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer, its template and its stop ids, so that ``load`` on ``folder`` gives the same again."""
-        self.inner.save_pretrained(folder)
-        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": self.stop_ids}) + "\n")
+        try:
+            self.inner.save_pretrained(folder)
+            (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": self.stop_ids}) + "\n")
+        except Exception as error:  # the tokenizers library raises bare exceptions, for a full disk too
+            message = f"{folder}: the run's copy of the tokenizer cannot be written: {error}"
+            raise StorageError(message, "free some space or mend the rights, then run it again") from error
 
 
 def load(model: str, *, trust_remote_code: bool = False) -> Tokenizer:

@@ -58,6 +58,8 @@ def _diagnose(data: bytes | str, message: str) -> str:
         if error.pos >= len(text.rstrip()):
             return f"the JSON is torn: it ends at {_place(text, error.pos)} ({what})"
         return f"not valid JSON at {_place(text, error.pos)}: {what}"
+    except ValueError:
+        return "a number in it has thousands of digits"
     for match in _STRING_OR_CONSTANT.finditer(text):
         if match[0][0] != '"':
             return f"{match[0]} at {_place(text, match.start())} is not JSON"

@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from draftmill.errors import RunError, StorageError, UsageFault
+from draftmill.export.jsonl import export_jsonl
+from draftmill.journal.folder import RunFolder
+from draftmill.journal.reader import encode
+from draftmill.ledger.order import conversation_id
+from draftmill.ledger.settings import settings_of, write_settings
+from draftmill.recipe import Recipe
+from draftmill.records import Completion, Finish, Prompt
+
+NAMES = ("a", "b")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two datasets of four prompts; three of each are answered, one of those cut by the limit."""
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    recipe = Recipe.model_validate(
+        {"model": "m", "engines": ["embedded"], "datasets": [{"name": n, "source": "x"} for n in NAMES]}
+    )
+    settings = settings_of(recipe, date="2026-01-01", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,))
+    write_settings(folder, settings)
+    for name in NAMES:
+        files = folder.dataset(name)
+        files.path.mkdir()
+        ids = [conversation_id(name, b"%d" % n, 0) for n in range(4)]
+        prompts = [Prompt(id, n, "short", [], [5, 6]) for n, id in enumerate(ids)]
+        files.prompts.write_bytes(b"".join(encode(p) + b"\n" for p in prompts))
+        reasons = [Finish.STOP, Finish.LENGTH, Finish.STOP]
+        answers = [
+            Completion(ids[n], n, 0, [7, 2], 2, 2, reason, None, 0, 0.1, "e", 2) for n, reason in enumerate(reasons)
+        ]
+        files.journal.write_bytes(b"".join(encode(c) + b"\n" for c in answers))
+    return folder.path
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+
+
+def test_all_counting_rows_in_one_file(run: Path, tmp_path: Path) -> None:
+    report = export_jsonl(run, tmp_path / "out" / "rows.jsonl")
+    assert (report.rows, report.dropped, report.supervised) == ({"a": 3, "b": 3}, {}, 12)
+    assert report.notes == ["a: 1 prompts are still owed", "b: 1 prompts are still owed"]
+    found = rows(tmp_path / "out" / "rows.jsonl")
+    assert [r["dataset"] for r in found] == ["a"] * 3 + ["b"] * 3
+    assert all(r["input_ids"] == [5, 6, 7, 2] and r["loss_mask"] == [0, 0, 1, 1] for r in found)
+
+
+def test_filters_apply_by_name_and_are_counted(run: Path, tmp_path: Path) -> None:
+    report = export_jsonl(run, tmp_path / "rows.jsonl", only=("b",), drop=("truncated",))
+    assert (report.rows, report.dropped) == ({"b": 2}, {"truncated": 1})
+
+
+@pytest.mark.parametrize("target", ["a/raw_responses.jsonl", "run.yaml", "rows.jsonl", "a/new.jsonl", "export/../lock"])
+def test_no_file_of_the_run_is_overwritten(run: Path, target: str) -> None:
+    before = (run / "a" / "raw_responses.jsonl").read_bytes()
+    with pytest.raises(UsageFault, match="lies among the run's own files"):
+        export_jsonl(run, run / target)
+    assert (run / "a" / "raw_responses.jsonl").read_bytes() == before
+    assert export_jsonl(run, run / "export" / "rows.jsonl").rows
+
+
+@pytest.mark.parametrize("target", ["/dev/null", "/proc", "", "-"])
+def test_only_a_regular_file_is_written(run: Path, target: str) -> None:
+    with pytest.raises(UsageFault, match="--to"):
+        export_jsonl(run, Path(target))
+    assert Path("/dev/null").is_char_device()
+
+
+def test_what_cannot_be_read_is_named_and_not_what_is_written(run: Path, tmp_path: Path) -> None:
+    journal = run / "a" / "raw_responses.jsonl"
+    journal.unlink()
+    journal.mkdir()
+    with pytest.raises(StorageError, match=r"a/raw_responses\.jsonl: cannot be read: Is a directory"):
+        export_jsonl(run, tmp_path / "rows.jsonl")
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_what_is_unknown_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageFault, match="no dataset 'c'; there is a, b"):
+        export_jsonl(run, tmp_path / "rows.jsonl", only=("c",))
+    with pytest.raises(UsageFault, match="no filter 'odd'; there is truncated"):
+        export_jsonl(run, tmp_path / "rows.jsonl", drop=("odd",))
+    with pytest.raises(RunError, match="holds no run"):
+        export_jsonl(tmp_path / "empty", tmp_path / "rows.jsonl")
