@@ -22,6 +22,7 @@ class Call:
         self.work = work
         self.request = request
         self.limit = len(work.begun) + request.limit
+        self.alone = work.alone
         self.heard: list[int] = []
         self.began = clock.now()
         self.marked = self.began  # when its beginning was journaled last

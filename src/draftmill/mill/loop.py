@@ -244,7 +244,7 @@ class Loop:
         finally:
             call.lane.in_flight -= 1
             seat.in_flight -= 1
-            self._one_alone = self._one_alone and not call.work.alone
+            self._one_alone = self._one_alone and not call.alone
 
     def _listener(self, call: Call) -> OnIds | None:
         """What hears the ids of an answer while it grows, and journals its beginning now and then."""
