@@ -216,7 +216,7 @@ def test_the_embedded_engine_is_brought_back_when_it_dies(
     out = tmp_path / "own"
     write_jsonl(recipe.parent / "chat.jsonl", questions(80))
     gguf = str(embedded_server.gguf)
-    change(recipe, model=gguf, engines=[{"kind": "embedded", "slots": 2, "context": 256}])
+    change(recipe, engines=[{"kind": "embedded", "gguf": gguf, "slots": 2, "context": 256}])
     process = subprocess.Popen(
         command("run", recipe, "--out", out, "--only", "chat"), stderr=subprocess.PIPE, text=True, env=environment()
     )

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections import deque
+from pathlib import Path
 
 from rich.live import Live
 from rich.table import Table
@@ -43,7 +44,7 @@ class Story(Observer):
 
     def prepared(self, dataset: str, report: Prepared, fresh: bool) -> None:
         source = f"{count(report.read)} rows read as {report.format}" if fresh else "prepared before"
-        longest = f"longest {count(report.longest)} tokens" + (f" ({report.longest_where})" if fresh else "")
+        longest = f"longest {count(report.longest)} tokens" + (f" ({Path(report.longest_where).name})" if fresh else "")
         label("prompts", f"{dataset}: {count(report.positions)} prompts, {longest}; {source}")
         if fresh:
             self._misgivings(dataset, report)
@@ -51,7 +52,7 @@ class Story(Observer):
     def seated(self, seats: list[Seat], compared: int) -> None:
         for seat in seats:
             who = seat.identity
-            facts = [who.kind if who.kind != seat.engine.name else "", who.version or "", who.model or ""]
+            facts = [who.kind if who.kind != seat.engine.name else "", who.version or "", Path(who.model or "").name]
             facts += [f"{who.slots} slots" if who.slots else "", f"context {count(who.context)}" if who.context else ""]
             label(
                 "engine", f"{seat.engine.name}: " + ", ".join(fact for fact in [*facts, f"{seat.cap} at once"] if fact)

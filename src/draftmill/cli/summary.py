@@ -80,7 +80,8 @@ def next_steps(result: Result, command: str, run: str) -> None:
     elif any(d.tally.error for d in result.datasets):
         advise(f"the errors, each with its reason: {run}/*/errors.jsonl; --retry-errors tries them again")
     if any(d.rows for d in result.datasets):
-        advise(f"rows: {run}/*/tokenized_data.jsonl; hand them to a trainer with: draftmill export {run}")
+        advise(f"the rows: {run}/*/tokenized_data.jsonl")
+        advise(f"for a trainer: draftmill export {run}")
 
 
 def _dataset_json(d: DatasetResult) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def _safe_decode(tokenizer: Tokenizer, ids: list[int]) -> str:
 
 
 async def _seat(spec: EngineSpec, gguf: Path | None, logs: Path, tell: Callable[[str, str, str], None]) -> Seat:
-    engine: Engine = await connect(spec, gguf=gguf, log=logs / "embedded.log")
+    own = Path(spec.gguf) if spec.gguf else gguf
+    engine: Engine = await connect(spec, gguf=own, log=logs / "embedded.log")
     try:
         return Seat(engine, spec, await engine.identify(), tell)
     except BaseException:
