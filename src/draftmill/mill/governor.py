@@ -13,7 +13,7 @@ import msgspec
 MOST = 2048  # at once at one server, whatever its figures say: a client of 4,000 has been tried, servers have ends
 START = 64  # at the start at most: prefills of hundreds at once have ended servers that hold hundreds well
 _FULL = 0.9  # of the KV cache: with more of it in use, or expected to be, the cap does not grow
-_LOST = 0.012  # of the tokens may be computed again: so fast does the ceiling rise where nothing is thrown back
+_LOST = 0.011  # of the tokens may be computed again: so fast does the ceiling rise where nothing is thrown back
 _COST = 0.5  # of the tokens that a request holds on average are lost with one thrown back: the youngest go
 _CUT = 0.04  # of the requests: what a retraction takes away, at least, and what the ceiling wins back at a time
 _MOST_CUT = 0.25
@@ -73,8 +73,8 @@ class Speeds:
 
     def enough(self) -> float:
         """The load from which on more of it gains next to nothing; infinite where that is not known."""
-        seen = [(load, step) for load, step, count in self._seen.values() if count >= 3]
-        if len(seen) < 2 or max(seen)[0] < 2 * min(seen)[0]:
+        seen = [(load, step) for load, step, count in self._seen.values() if count >= 2]
+        if len(seen) < 2 or max(seen)[0] < 1.5 * min(seen)[0]:
             return inf
         # least squares of the relative error: rates are off by a share of themselves
         weights = [1 / step**2 for _, step in seen]
@@ -143,7 +143,7 @@ class Governor:
             if s.queued > max(_FEW, _TOO_LONG * s.running):
                 return self._shorten(s, max(s.running + ceil(_WAIT * s.running), int(0.8 * self.cap)))
             if self._queued > max(1.0, _LONG * self._running) and min(self._calm, self._since) >= 2 * self._hold:
-                return self._shorten(s, round(self._running * (1 + _WAIT)))
+                return self._shorten(s, max(round(self._running * (1 + _WAIT)), int(0.8 * self.cap)))
         if not s.binds or self._calm < self._hold or (used or 0.0) > _FULL:
             return Decision(self.cap)
         return self._grow(s, used, total, life)
