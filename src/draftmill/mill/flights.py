@@ -111,9 +111,13 @@ class Flights:
 
     def expected(self) -> float:
         """Expected tokens that count of all that is under way, once it has ended."""
+        self.refresh()
+        return self._beside + self._expected
+
+    def refresh(self) -> None:
+        """Work out all expectations again where enough has landed since, and the forecast with them."""
         if self._landed * _STALE >= len(self._flights) and self._landed:
             self._refresh()
-        return self._beside + self._expected
 
     def _refresh(self) -> None:
         rate, now, forecast = self._rate.median(), self._now(), self._forecast

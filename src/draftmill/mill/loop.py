@@ -25,7 +25,7 @@ from draftmill.journal.writer import Appender
 from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
 from draftmill.mill.lane import LaneQueue
-from draftmill.mill.load import sample_loads
+from draftmill.mill.load import Outlook, sample_loads
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
@@ -124,7 +124,10 @@ class Loop:
     async def run(self) -> Ending:
         """Until everything is settled or something stops it. The files are synced when it returns."""
         self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure))
-        sampler = asyncio.create_task(sample_loads(self.seats, lambda line: self._scribe.put(self._load_log, line)))
+        for seat in self.seats:
+            seat.begin(self._outlook().held)
+        put: Callable[[bytes], None] = lambda line: self._scribe.put(self._load_log, line)  # noqa: E731
+        sampler = asyncio.create_task(sample_loads(self.seats, put, self._outlook, self._wake.set))
         try:
             while self.stopping is None:
                 self._dispatch()
@@ -362,6 +365,14 @@ class Loop:
         """Whether anything is under way (waiting and on the way to the disk included) or may still be sent."""
         return any(stream.in_flight or stream.ready() for stream in self.streams)
 
+    def _outlook(self) -> Outlook:
+        """For the governors: the mean over what is in flight, or over what comes next where nothing is."""
+        ready = [stream for stream in self.streams if stream.ready()]
+        waiting = any(lane.due() <= clock.now() for lane in self._lanes)
+        weights = [(s.held(), s.in_flight) for s in self.streams if s.in_flight] or [(s.held(), 1) for s in ready]
+        held = sum(held * weight for held, weight in weights) / max(1, sum(weight for _, weight in weights))
+        return Outlook(max(1.0, held), draining=self.stopping is not None or not (ready or waiting))
+
     def _lane(self, work: Work) -> LaneQueue:
         return next(lane for lane in self._lanes if lane.name == self.streams[work.dataset].lane)
 
@@ -370,7 +381,8 @@ class Loop:
         due = min(lane.due() for lane in self._lanes)
         timeout = min(1.0, max(0.01, due - clock.now()))
         try:
-            await asyncio.wait_for(self._wake.wait(), timeout)
+            async with asyncio.timeout(timeout):  # wait_for (3.11) loses a cancel that comes together with the wake
+                await self._wake.wait()
         except TimeoutError:
             pass
         self._wake.clear()

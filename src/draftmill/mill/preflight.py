@@ -52,18 +52,23 @@ async def take_seats(
     return seats
 
 
-def raise_open_files(connections: int) -> None:
-    """Raise the process's soft limit on open files to what so many connections need, as far as the hard one lets it."""
+def raise_open_files(connections: int, more: int = 0) -> int:
+    """Raise the process's soft limit on open files to what so many connections need, as far as the hard one lets it.
+
+    ``more`` connections would be good to have; returns how many of them there may be.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHER_FILES
+    needed = connections + _OTHER_FILES
+    wanted = needed + more
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    if most < wanted:
+    if most < needed:
         raise RunError(
-            f"{connections} connections at once need {wanted} open files; the system allows {hard}",
-            f"raise it (ulimit -Hn {wanted}) or lower the concurrency",
+            f"{connections} connections at once need {needed} open files; the system allows {hard}",
+            f"raise it (ulimit -Hn {needed}) or lower the concurrency",
         )
+    return most - needed
 
 
 def refuse_penalty_mixture(seats: list[Seat], samplings: list[Sampling]) -> None:

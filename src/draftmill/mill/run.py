@@ -205,6 +205,13 @@ class Run:
 
     # milling
 
+    def _raise_open_files(self, seats: list[Seat]) -> None:
+        """One for each connection. Where the system allows fewer than a governor's most, it keeps to what there is."""
+        spare = raise_open_files(sum(seat.cap for seat in seats), sum(seat.most - seat.cap for seat in seats))
+        governors = [seat.governor for seat in seats if seat.governor]
+        for governor in governors:
+            governor.most = min(governor.most, governor.cap + spare // len(governors))
+
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
         tokenizer, template = self._load()
         self.folder.logs.mkdir(exist_ok=True)
@@ -212,7 +219,7 @@ class Run:
         streams: list[Stream] = []
         load_log = None
         try:
-            raise_open_files(sum(seat.cap for seat in seats))
+            self._raise_open_files(seats)
             refuse_penalty_mixture(seats, [self.recipe.sampling_of(d) for d in self.datasets])
             compared = await compare_tokenizers(seats, tokenizer, [*PROBES, *self._rendered(tokenizer, template)])
             await self._learn_stops(seats, tokenizer)

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
-from draftmill.engines.protocol import Engine, Identity
+from draftmill.engines.protocol import Engine, Identity, Load
 from draftmill.errors import CapacityFault, EngineError, SetupFault
 from draftmill.mill import clock
+from draftmill.mill.governor import Decision, Governor, Signals
 from draftmill.recipe import EngineSpec
 
-AUTO_CONCURRENCY = 64  # at most, until the governor finds the right number: thousands at once can end a server
 _PROBE_EVERY = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between probes of a lost engine; the last one repeats
 _FAILURES = 8  # calls in a row without one answer: after that one call at a time is enough to ask again
 _REFUSAL_PAUSE = 1.0  # seconds in which a full server gets nothing new
@@ -23,7 +23,10 @@ class State(Enum):
 
 
 class Seat:
-    """An engine and what may be sent to it. ``tell(kind, engine, message)`` hears every change."""
+    """An engine and what may be sent to it. ``tell(kind, engine, message)`` hears every change.
+
+    ``governor`` finds the cap; None where the recipe fixes it.
+    """
 
     def __init__(
         self, engine: Engine, spec: EngineSpec, identity: Identity, tell: Callable[[str, str, str], None]
@@ -31,8 +34,9 @@ class Seat:
         self.engine = engine
         self.identity = identity
         self.own_stops: tuple[int, ...] = ()
-        auto = min(identity.slots or AUTO_CONCURRENCY, AUTO_CONCURRENCY)
-        self.cap = auto if spec.concurrency == "auto" else spec.concurrency
+        auto = spec.concurrency == "auto"
+        self.governor = Governor(identity.slots, identity.kv_tokens) if auto else None
+        self.cap = self.governor.cap if self.governor else int(spec.concurrency)
         self.state = State.OPEN
         self.why = ""
         self.in_flight = 0
@@ -41,8 +45,14 @@ class Seat:
         self.last_fault = ""
         self._ceiling = float(self.cap)
         self._full_until = 0.0
+        self._sampled: tuple[float, int] | None = None  # when, and the server's count of preemptions then
         self._tell = tell
         self._probing: asyncio.Task[None] | None = None
+
+    @property
+    def most(self) -> int:
+        """The most requests that it may ever be given at once."""
+        return self.governor.most if self.governor else self.cap
 
     @property
     def free(self) -> int:
@@ -58,6 +68,40 @@ class Seat:
         if identity.max_prompt is not None and prompt_tokens > identity.max_prompt:
             return 0
         return 1 << 31 if identity.context is None else max(0, identity.context - prompt_tokens)
+
+    def begin(self, held: float) -> None:
+        """The run begins: requests are expected to hold so many tokens each of the server's KV cache."""
+        if self.governor and not self.ever_answered:
+            self._follow(self.governor.start(held))
+
+    def govern(self, load: Load, held: float, draining: bool) -> None:
+        """What the server does just now, for its governor."""
+        now, count = clock.now(), load.preemptions or 0
+        before, self._sampled = self._sampled, (now, count)
+        if self.governor is None or self.state is not State.OPEN:
+            return
+        signals = Signals(
+            seconds=now - before[0] if before else 0.0,
+            running=load.running,
+            queued=load.queued,
+            in_flight=self.in_flight,
+            binds=self.in_flight >= self.cap and self._ceiling >= self.cap,
+            held=held,
+            draining=draining,
+            kv_used=load.kv_used,
+            kv_total=load.kv_total,
+            preempted=max(0, count - before[1]) if before else 0,
+            rate=load.generation_rate,
+        )
+        self._follow(self.governor.decide(signals))
+
+    def _follow(self, decision: Decision) -> None:
+        if not decision.reason:
+            return
+        refused = self._ceiling < self.cap  # then it rises by the answers that come, as before
+        self.cap = decision.cap
+        self._ceiling = min(self._ceiling, self.cap) if refused else float(self.cap)
+        self._tell("cap", self.engine.name, f"{self.cap} at once: {decision.reason}")
 
     def answered(self) -> None:
         """A good reply: after a refusal the ceiling rises again, by one for each round of answers."""

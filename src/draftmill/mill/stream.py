@@ -54,6 +54,8 @@ class Stream:
         self.continues = not penalised(sampling)
         self._sent_before = standing.highest
         self._flights = Flights(self.forecast, now)
+        self._taken = 0  # prompts that ``next`` gave, and their tokens
+        self._taken_tokens = 0
         self._known = 0  # what the answered positions before the pointer hold of the budget
         self._heads: Iterator[PromptHead] = read_heads(folder.prompts)
         self._ahead: PromptHead | None = None
@@ -73,12 +75,21 @@ class Stream:
             self._ahead = self._advance()
         return self._ahead is not None and not self._reached()
 
+    def held(self) -> float:
+        """Tokens that one of its requests holds on average of a server's KV cache: its prompt and what is there of
+        its answer. Call ``ready`` first: the first prompt speaks where none was sent."""
+        self._flights.refresh()
+        prompt = len(self._ahead.prompt_ids) if self._ahead else 0
+        return (self._taken_tokens + prompt) / max(1, self._taken + (self._ahead is not None)) + self.forecast.held()
+
     def next(self) -> PromptHead | None:
         """The next owed prompt, or None: for now (its budget may be reached by what is under way) or for good."""
         if not self.ready():
             return None
         prompt, self._ahead = self._ahead, None
         if prompt is not None:
+            self._taken += 1
+            self._taken_tokens += len(prompt.prompt_ids)
             self._flights.take(prompt.position, self.standing.worth(len(prompt.prompt_ids), 0))
         return prompt
 

@@ -1,0 +1,130 @@
+"""The governor against the best fixed concurrency, on four simulated servers in virtual time.
+
+Each server has an endless backlog of one kind of request. Measured is what it does from the 15th minute on: tokens a
+second, the share of them that is computed again after a retraction, and the requests that wait in its queue for each
+that runs. "best" is the fixed concurrency of the sweep with the highest rate; "best at 1 %" the one among those that
+compute at most 1 % again.
+
+Usage: bench_governor.py [HOURS] [SERVER ...]   (2.5; kv-bound compute-bound retraction-prone tiny)
+"""
+
+import asyncio
+import sys
+from typing import NamedTuple
+
+from draftmill.engines.simulated import Lengths, ServerSpec, Speed
+from draftmill.mill.loop import Limits
+from draftmill.mill.rehearsal import Report, Stage, rehearse
+from draftmill.mill.scene import Scene, SceneDataset
+from draftmill.recipe import Lane
+
+WARM = 900.0
+_LOOK = 10.0
+_ODD = 3.3  # seconds, so that the end falls on nobody's timer
+
+
+class Case(NamedTuple):
+    """A server, what it is asked for, and the fixed concurrencies of the sweep."""
+
+    spec: ServerSpec
+    answers: Lengths
+    prompt_tokens: int
+    limit: int
+    sweep: tuple[int, ...]
+
+    def scene(self, concurrency: int | str, seconds: float, seed: int = 0) -> Scene:
+        """More prompts than it can answer in this time."""
+        prompts = 2000 + int(3 * seconds * self.spec.speed.rate(self.sweep[-1]) / self.answers.mean)
+        return Scene(
+            datasets=(SceneDataset("backlog", prompts, self.prompt_tokens, self.answers),),
+            lanes={"short": Lane(max_new_tokens=self.limit)},
+            servers=(self.spec,),
+            concurrency=concurrency,
+            seed=seed,
+        )
+
+
+CASES = {
+    "kv-bound": Case(ServerSpec(), Lengths(3800.0), 400, 10_240, (4, 40, 44, 48, 56, 72, 100, 150)),
+    "compute-bound": Case(
+        ServerSpec(kv_tokens=4_000_000, speed=Speed(0.01, 0.002)), Lengths(800.0), 300, 4096, (4, 32, 64, 128, 256, 512)
+    ),
+    "retraction-prone": Case(
+        ServerSpec(kv_tokens=100_000), Lengths(3800.0), 200, 16_384, (4, 18, 20, 21, 22, 24, 28, 32, 40, 64)
+    ),
+    "tiny": Case(
+        ServerSpec(kv_tokens=8_000, speed=Speed(0.02, 0.001)), Lengths(400.0), 100, 1000, (4, 12, 14, 16, 20, 24, 32)
+    ),
+}
+
+
+class Seen(NamedTuple):
+    """From ``WARM`` on. ``queue``: waiting for each that runs, on average; ``long``: the share of looks above 0.25."""
+
+    rate: float
+    recomputed: float
+    queue: float
+    long: float
+    caps: tuple[int, int]
+    changes: int
+    report: Report
+
+
+def measure(case: Case, concurrency: int | str, seconds: float, warm: float = WARM, seed: int = 0) -> Seen:
+    """Play a server with a fixed concurrency, or with ``auto``."""
+    counts: list[tuple[float, int, int]] = []
+    looks: list[tuple[int, int, int]] = []
+
+    async def watch(stage: Stage) -> None:
+        await asyncio.sleep(warm)
+        (host,), (seat,) = stage.hosts, stage.loop.seats
+        while True:
+            counters, load = host.server.counted(host.now()), host.server.load(host.now())
+            counts.append((asyncio.get_running_loop().time(), counters.generated, counters.recomputed))
+            looks.append((load.running, load.queued, seat.cap))
+            await asyncio.sleep(_LOOK)
+
+    scene = case.scene(concurrency, seconds, seed)
+    report = rehearse(scene, kill_at=seconds + _ODD, during=watch, every=1e9, limits=Limits(checkpoint=None))
+    assert report.ending is None, "the backlog was too small"
+    (begin, before, lost_before), (end, after, lost) = counts[0], counts[-1]
+    return Seen(
+        rate=(after - before) / (end - begin),
+        recomputed=(lost - lost_before) / (after - before),
+        queue=sum(queued for _, queued, _ in looks) / sum(running for running, _, _ in looks),
+        long=sum(queued > 0.25 * running for running, queued, _ in looks) / len(looks),
+        caps=(min(cap for _, _, cap in looks), max(cap for _, _, cap in looks)),
+        changes=sum(kind == "cap" and at >= warm for at, kind, _, _ in report.told),
+        report=report,
+    )
+
+
+def describe(name: str, seen: Seen) -> None:
+    print(
+        f"  {name:>8} {seen.rate:6.1f} tok/s  recomputed {seen.recomputed:6.2%}  queue {seen.queue:5.1%} of running, "
+        f"above a quarter {seen.long:5.1%} of the time  cap {seen.caps[0]}-{seen.caps[1]}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    hours = float(sys.argv[1]) if len(sys.argv) > 1 else 2.5
+    for name in sys.argv[2:] or CASES:
+        case = CASES[name]
+        print(name)
+        fixed = {cap: measure(case, cap, 3600 * hours) for cap in case.sweep}
+        for cap, seen in fixed.items():
+            describe(str(cap), seen)
+        auto = measure(case, "auto", 3600 * hours)
+        describe("auto", auto)
+        best = max(seen.rate for seen in fixed.values())
+        tidy = max(seen.rate for seen in fixed.values() if seen.recomputed <= 0.01)
+        hourly = auto.changes / (hours - WARM / 3600)
+        print(
+            f"  auto is {auto.rate / best:.1%} of the best, {auto.rate / tidy:.1%} of the best at 1 % (a fixed 4: "
+            f"{fixed[4].rate / best:.0%}); {hourly:.0f} changes an hour"
+        )
+
+
+if __name__ == "__main__":
+    main()
