@@ -1,4 +1,4 @@
-"""One lane's prompts: those to be sent again, then the next of its datasets, under the lane's own cap."""
+"""One lane's prompts: those to be sent again, and its datasets, under the lane's own cap."""
 
 import heapq
 import itertools
@@ -20,16 +20,17 @@ class LaneQueue:
     _again: list[tuple[float, int, Work]] = field(default_factory=list)  # a heap by the time of the next try
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
-    def next(self, now: float) -> Work | None:
-        """The next prompt that may be sent, or None: the lane is full, or has none for now."""
-        if self.cap is not None and self.in_flight >= self.cap:
-            return None
-        if self.due() <= now:
-            return heapq.heappop(self._again)[2]
-        for index, stream in self.streams:
-            if prompt := stream.next():
-                return stream.work(index, prompt)
-        return None
+    @property
+    def full(self) -> bool:
+        return self.cap is not None and self.in_flight >= self.cap
+
+    def again(self) -> Work:
+        """The first prompt that waits to be sent again; ``due`` says whether there is one."""
+        return heapq.heappop(self._again)[2]
+
+    def ready(self) -> list[int]:
+        """The datasets that have a prompt to send now."""
+        return [index for index, stream in self.streams if stream.ready()]
 
     def later(self, work: Work, seconds: float) -> None:
         """Take a prompt back, to be sent again after so many seconds."""

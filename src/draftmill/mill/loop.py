@@ -26,11 +26,12 @@ from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import sample_loads
+from draftmill.mill.mixing import next_to_send
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
 from draftmill.mill.work import Then, Work, decide, delay
-from draftmill.recipe import Lane
+from draftmill.recipe import Lane, Order
 from draftmill.records import Completion, Failure, Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
@@ -78,6 +79,7 @@ class Loop:
         tell: Callable[[str, str, str], None],
         load_log: Appender,
         seed: int = 0,
+        order: Order = "together",
     ) -> None:
         self.streams = streams
         self.seats = seats
@@ -96,6 +98,7 @@ class Loop:
         self._tell = tell
         self._load_log = load_log
         self._seed = seed
+        self._mix = order
         self._wake = asyncio.Event()
         self._calls: dict[asyncio.Task[None], Call] = {}
         self._errands: set[asyncio.Task[None]] = set()
@@ -145,19 +148,39 @@ class Loop:
     # dispatch
 
     def _dispatch(self) -> None:
-        """Fill every free place, one prompt a lane in turn, so that no lane starves another."""
+        """Fill every free place, from those lanes that are not full."""
         if self._alone:
             self._dispatch_alone()
         now = clock.now()
         open_lanes = [] if self._alone or self._one_alone else list(self._lanes)
         while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
-            open_lanes = [lane for lane in open_lanes if self._dispatch_one(lane, now)]
+            open_lanes = [lane for lane in open_lanes if not lane.full]
+            work = self._next(open_lanes, now)
+            if work is None:
+                break
+            lane = self._lane(work)
+            if not self._place(lane, work):
+                open_lanes.remove(lane)
 
-    def _dispatch_one(self, lane: LaneQueue, now: float) -> bool:
-        """Send a lane's next prompt. False where it has none for now, or no place for it."""
-        work = lane.next(now)
-        if work is None:
-            return False
+    def _next(self, lanes: list[LaneQueue], now: float) -> Work | None:
+        """What is sent next: a prompt that waited to be sent again, else of the dataset whose turn it is."""
+        due = [lane for lane in lanes if lane.due() <= now]
+        if due:
+            return min(due, key=LaneQueue.due).again()
+        ready = [index for lane in lanes for index in lane.ready()]
+        if not ready:
+            return None
+        index = ready[0] if len(ready) == 1 else self._turn(ready)
+        stream = self.streams[index]
+        prompt = stream.next()
+        return stream.work(index, prompt) if prompt else None
+
+    def _turn(self, ready: list[int]) -> int:
+        owed = [stream.owed() for stream in self.streams]
+        return next_to_send(ready, [stream.lane for stream in self.streams], owed, self._mix, self.in_flight)
+
+    def _place(self, lane: LaneQueue, work: Work) -> bool:
+        """Send a prompt to the least loaded engine. False where the engines that it fits have no place for it."""
         length = len(work.prompt.prompt_ids)
         fitting = [seat for seat in self.seats if seat.room(length)]
         free = [seat for seat in fitting if seat.free]

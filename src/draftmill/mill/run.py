@@ -225,6 +225,7 @@ class Run:
                 tell=self.note,
                 load_log=load_log,
                 seed=self.recipe.seed,
+                order=self.recipe.order,
             )
             return await self._run_loop(loop)
         finally:

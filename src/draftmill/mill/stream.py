@@ -11,9 +11,12 @@ from draftmill.ledger.standing import Standing
 from draftmill.mill import clock
 from draftmill.mill.flights import Flights
 from draftmill.mill.forecast import Forecast
+from draftmill.mill.mixing import Owed
 from draftmill.mill.work import Work
 from draftmill.recipe import Dataset, Sampling
 from draftmill.records import Completion, Finish
+
+_LONG = 0.05  # a long answer is one of the longest 5 %: about what the last answers of a dataset hold
 
 
 class Stream:
@@ -54,6 +57,7 @@ class Stream:
         self.continues = not penalised(sampling)
         self._sent_before = standing.highest
         self._flights = Flights(self.forecast, now)
+        self._unsent = self._unsent_at_start = standing.owed_before(self.end)
         self._known = 0  # what the answered positions before the pointer hold of the budget
         self._heads: Iterator[PromptHead] = read_heads(folder.prompts)
         self._ahead: PromptHead | None = None
@@ -79,8 +83,21 @@ class Stream:
             return None
         prompt, self._ahead = self._ahead, None
         if prompt is not None:
+            self._unsent -= 1
             self._flights.take(prompt.position, self.standing.worth(len(prompt.prompt_ids), 0))
         return prompt
+
+    def owed(self) -> Owed:
+        """What it still has to send, by its budget or by its prompts, whichever is less. Cheap and rough."""
+        under_way, mean = self._flights.roughly(), self.forecast.mean()
+        left, whole = self._unsent * mean, self._unsent_at_start * mean
+        budget = self.standing.budget
+        if budget is not None:
+            owed_at_start = budget - self.resumed.counting_tokens
+            by_budget = max(0.0, owed_at_start - self.counted - under_way)
+            if by_budget < left:
+                left, whole = by_budget, owed_at_start
+        return Owed(left, whole, self.forecast.longer_than(_LONG))
 
     def work(self, index: int, prompt: PromptHead) -> Work:
         """A prompt of this dataset, the ``index``-th, with what the journal holds of its answer."""

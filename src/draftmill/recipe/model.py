@@ -90,6 +90,7 @@ def _own_sampling(values: dict[str, Any]) -> dict[str, Any]:
 
 Count = Annotated[int, BeforeValidator(parse_count)]
 BudgetCounts = Literal["generated", "all"]
+Order = Literal["together", "one-by-one"]
 Concurrency = Annotated[Literal["auto"] | int, BeforeValidator(check_concurrency)]
 Template = Annotated[dict[str, Any], AfterValidator(_template)]
 
@@ -198,6 +199,7 @@ class Recipe(Part):
     seed: int = 0
     lanes: Annotated[dict[str, Annotated[Lane, BeforeValidator(_lane)]], Field(min_length=1)] = {"short": Lane()}
     datasets: Annotated[list[Dataset], Field(min_length=1)]
+    order: Order = "together"
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False
