@@ -28,20 +28,18 @@ class Owed(NamedTuple):
         return self.left / self.whole if self.whole > 0 else 0.0
 
 
-def furthest_behind(candidates: Sequence[Owed], rest: Owed, at_once: int) -> int:
-    """The candidate that is furthest behind its plan. Pure, one look at each.
+def furthest_behind(candidates: Sequence[Owed], everything: Owed, at_once: int) -> int:
+    """The candidate whose plan has the longest way to go. Pure, one look at each.
 
-    ``rest`` is the sum of everything that is owed, what may not be sent just now included; its ``chain`` is the
-    shortest of those that owe. ``at_once`` answers grow together: so many tokens pass while one answer grows by one.
+    A plan leads from all to nothing while everything that is owed (``everything``, what may not be sent just now
+    included) is sent down to the dataset's lead, a share of it. The lead is what is generated while one of its long
+    answers outgrows those of the dataset with the shortest ones: ``at_once`` answers grow together.
     """
-    if len(candidates) == 1:
-        return 0
     best, most = 0, float("-inf")
     for number, owed in enumerate(candidates):
-        lead = min((owed.chain - rest.chain) * at_once, _MOST_LEAD * rest.whole)
-        planned = max(0.0, rest.left - lead) / (rest.whole - lead) if rest.whole > lead else 0.0
-        if (behind := owed.share - planned) > most:
-            best, most = number, behind
+        lead = min((owed.chain - everything.chain) * at_once / max(1.0, everything.whole), _MOST_LEAD)
+        if (to_go := lead + (1 - lead) * owed.share) > most:
+            best, most = number, to_go
     return best
 
 

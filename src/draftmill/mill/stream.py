@@ -16,7 +16,7 @@ from draftmill.mill.work import Work
 from draftmill.recipe import Dataset, Sampling
 from draftmill.records import Completion, Finish
 
-_LONG = 0.05  # a long answer is one of the longest 5 %: about what the last answers of a dataset hold
+_LONG = 0.1  # a long answer is one of the longest tenth
 
 
 class Stream:
