@@ -168,12 +168,13 @@ class Loop:
         if due:
             return min(due, key=LaneQueue.due).again()
         ready = [index for lane in lanes for index in lane.ready()]
-        if not ready:
-            return None
-        index = ready[0] if len(ready) == 1 else self._turn(ready)
-        stream = self.streams[index]
-        prompt = stream.next()
-        return stream.work(index, prompt) if prompt else None
+        while ready:
+            index = ready[0] if len(ready) == 1 else self._turn(ready)
+            stream = self.streams[index]
+            if prompt := stream.next():
+                return stream.work(index, prompt)
+            ready.remove(index)  # the forecast has just been worked out anew
+        return None
 
     def _turn(self, ready: list[int]) -> int:
         owed = [stream.owed() for stream in self.streams]
