@@ -130,12 +130,12 @@ def test_the_reference_run_in_small() -> None:
 def test_no_idle_tail_at_a_fiftieth() -> None:
     """The whole run and a tenth are in benchmarks/bench_tail.py."""
     limits = Limits(checkpoint=None)
-    long = rehearse(msgspec.structs.replace(REFERENCE.scaled(0.1), concurrency=48), limits=limits, kill_at=6000)
+    long = rehearse(msgspec.structs.replace(REFERENCE.scaled(0.1), concurrency=60), limits=limits, kill_at=6000)
     middle = [m for m in long.timeline if m.time >= 2000]
     rate = (middle[-1].generated - middle[0].generated) / (middle[-1].time - middle[0].time)
     small = REFERENCE.scaled(1 / 50)
     apart = rehearse(small, one_by_one=True, limits=limits)
-    report = rehearse(msgspec.structs.replace(small, concurrency=48), limits=limits)
+    report = rehearse(msgspec.structs.replace(small, concurrency=60), limits=limits)
     counting = sum(t.counting_tokens for t in report.tallies.values())
     assert report.seconds <= 1.30 * counting / rate
     assert apart.seconds >= 1.5 * report.seconds

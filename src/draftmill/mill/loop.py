@@ -88,9 +88,7 @@ class Loop:
         self.suspects = 0
         self.clamped = 0
         self._lanes = [
-            LaneQueue(name, None if lane.concurrency == "auto" else lane.concurrency, mine)
-            for name, lane in lanes.items()
-            if (mine := [(i, s) for i, s in enumerate(streams) if s.lane == name])
+            LaneQueue(name, None if lane.concurrency == "auto" else lane.concurrency) for name, lane in lanes.items()
         ]
         self._stop_ids = stop_ids
         self._vocab_size = vocab_size
@@ -167,7 +165,8 @@ class Loop:
         due = [lane for lane in lanes if lane.due() <= now]
         if due:
             return min(due, key=LaneQueue.due).again()
-        ready = [index for lane in lanes for index in lane.ready()]
+        names = {lane.name for lane in lanes}
+        ready = [index for index, stream in enumerate(self.streams) if stream.ready() and stream.lane in names]
         while ready:
             index = ready[0] if len(ready) == 1 else self._turn(ready)
             stream = self.streams[index]
@@ -211,8 +210,9 @@ class Loop:
     def _send(self, lane: LaneQueue, seat: Seat, work: Work) -> None:
         stream, prompt = self.streams[work.dataset], work.prompt
         room = seat.room(len(prompt.prompt_ids))
-        self.clamped += room < stream.limit
-        rest = min(stream.limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
+        limit = stream.limit_of(prompt)
+        self.clamped += room < limit
+        rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
         request = Request(
             prompt_ids=prompt.prompt_ids + work.begun,
             limit=max(rest, 0),
@@ -376,7 +376,8 @@ class Loop:
         return any(stream.in_flight or stream.ready() for stream in self.streams)
 
     def _lane(self, work: Work) -> LaneQueue:
-        return next(lane for lane in self._lanes if lane.name == self.streams[work.dataset].lane)
+        name = self.streams[work.dataset].lane_of(work.prompt)
+        return next(lane for lane in self._lanes if lane.name == name)
 
     async def _sleep(self) -> None:
         """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""

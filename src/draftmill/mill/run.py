@@ -266,6 +266,7 @@ class Run:
             standing,
             sampling=self.recipe.sampling_of(dataset),
             limit=self.recipe.lanes[dataset.lane].max_new_tokens,
+            long_limit=self.recipe.lanes[long.lane].max_new_tokens if (long := dataset.long_prompts) else None,
             first=first,
         )
 

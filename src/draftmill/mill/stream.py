@@ -35,14 +35,15 @@ class Stream:
         sampling: Sampling,
         limit: int,
         first: int | None = None,
+        long_limit: int | None = None,
         now: Callable[[], float] = clock.now,
     ) -> None:
         self.name = dataset.name
-        self.lane = dataset.lane
+        self._dataset = dataset
         self.folder = folder
         self.standing = standing
         self.sampling = sampling
-        self.limit = limit
+        self._limits = limit, limit if long_limit is None else long_limit
         self.end = min(standing.needed, first or standing.needed)
         self.resumed = standing.tally()
         self.journal = Appender(folder.journal)
@@ -53,7 +54,7 @@ class Stream:
         self.tokens = 0
         self.counted = 0
         self.finishes: Counter[str] = Counter()
-        self.forecast = Forecast(limit)
+        self.forecast = Forecast(max(self._limits))
         self.continues = not penalised(sampling)
         self._sent_before = standing.highest
         self._flights = Flights(self.forecast, now)
@@ -70,6 +71,19 @@ class Stream:
     def in_flight(self) -> int:
         """How many prompts that ``next`` gave are not settled yet, those included that wait to be sent again."""
         return len(self._flights)
+
+    @property
+    def lane(self) -> str:
+        """The lane of the prompt that is next."""
+        return self._dataset.lane if self._ahead is None else self.lane_of(self._ahead)
+
+    def lane_of(self, prompt: PromptHead) -> str:
+        return self._dataset.lane_of(len(prompt.prompt_ids))
+
+    def limit_of(self, prompt: PromptHead) -> int:
+        """The most tokens of its answer, by its lane."""
+        short, long = self._limits
+        return short if self.lane_of(prompt) == self._dataset.lane else long
 
     def ready(self) -> bool:
         """Whether there is an owed prompt that may be sent now."""

@@ -153,6 +153,13 @@ class EngineSpec(Part):
         return self
 
 
+class LongPrompts(Part):
+    """Prompts of more than ``over`` tokens go to another lane than the dataset's."""
+
+    over: Count
+    lane: str
+
+
 class Dataset(Part):
     """Where one dataset's prompts come from and how many of them are wanted."""
 
@@ -165,10 +172,16 @@ class Dataset(Part):
     budget: Count | None = None
     budget_counts: BudgetCounts = "generated"
     lane: str = "short"
+    long_prompts: LongPrompts | None = None
     n: Annotated[int, Field(ge=1, le=1000)] = 1
     system: str | None = None
     sampling: Annotated[dict[str, Any], AfterValidator(_own_sampling)] = {}
     template: Template = {}
+
+    def lane_of(self, prompt_tokens: int) -> str:
+        """The lane of a prompt of this length."""
+        long = self.long_prompts
+        return long.lane if long and prompt_tokens > long.over else self.lane
 
 
 def as_engine(value: object) -> object:
@@ -249,6 +262,10 @@ def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
             names.add(name.lower())
         if isinstance(lanes, Mapping) and isinstance(lane, str) and lane not in lanes:
             faults.append((("datasets", i, "lane"), f"no lane {one_of(lane, list(lanes))}"))
+        long = dataset.get("long_prompts")
+        other = long.get("lane") if isinstance(long, Mapping) else None
+        if isinstance(lanes, Mapping) and isinstance(other, str) and other not in lanes:
+            faults.append((("datasets", i, "long_prompts", "lane"), f"no lane {one_of(other, list(lanes))}"))
     urls: set[str] = set()
     for i, engine in enumerate(as_list(data.get("engines"))):
         spec = as_engine(engine)
