@@ -10,7 +10,7 @@ from draftmill.cli.app import app
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Tally
 from draftmill.mill.prompts import Prepared
-from draftmill.recipe import Dataset, EngineSpec, Lane, Recipe, Sampling
+from draftmill.recipe import Dataset, EngineSpec, Lane, LongPrompts, Recipe, Sampling
 from draftmill.records import Completion, Failure, Prompt, Row
 
 ROOT = Path(__file__).parent.parent
@@ -21,7 +21,7 @@ def code_words(document: str) -> set[str]:
     return set(re.findall(r"`([^`\n]+)`", (ROOT / document).read_text()))
 
 
-@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset])
+@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, LongPrompts])
 def test_every_key_of_a_recipe(part: type[recipes.Recipe]) -> None:
     assert part.model_fields.keys() - code_words("docs/recipe.md") == set()
 

@@ -183,6 +183,15 @@ seed: x
         (ONE + "lanes: {int: {max_new_tokens: x}, short: }\n", ":4: lanes.int.max_new_tokens: 'x' is not a count"),
         (ONE + "trust_remote_code: maybe\n", ":4: trust_remote_code: 'maybe' should be true or false"),
         (ONE + "max_error_share: 5%\n", ":4: max_error_share: '5%' should be a number"),
+        (
+            ONE.replace("source: x", "source: x, long_prompts: {over: 4k, lane: logn}"),
+            ":3: datasets[0].long_prompts.lane: no lane 'logn'",
+        ),
+        (
+            ONE.replace("source: x", "source: x, long_prompts: {over: 4k, lane: short, ovr: 1}"),
+            ":3: datasets[0].long_prompts.ovr: unknown key; did you mean over?",
+        ),
+        (ONE + "order: longest-first\n", ":4: order: 'longest-first'"),
         (ONE + "1: x\n", ":4: [1]: 1 should be a text"),
         (ONE + "seed: 1\nseed: 2\n", ":4: seed: stands twice, in line 4 and 5"),
         (ONE + "lanes:\n  short: {}\n  short: {}\n", ":5: lanes.short: stands twice, in line 5 and 6"),

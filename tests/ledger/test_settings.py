@@ -38,6 +38,7 @@ def dataset(**values: Any) -> list[dict[str, Any]]:
         ({"engines": ["embedded"]}, []),
         ({"lanes": {"short": {"max_new_tokens": 9, "concurrency": 3}}}, []),
         ({"max_error_share": 0.5}, []),
+        ({"order": "one-by-one"}, []),
         ({"datasets": dataset(budget="1M", samples=5)}, []),
         ({"datasets": dataset(budget="1M", budget_counts="all")}, []),
         ({"datasets": BASE["datasets"][:1]}, []),

@@ -99,6 +99,7 @@ class Milled:
         self.loop: Loop | None = None
         self.sampling = Sampling()
         self.lanes = {lane: Lane(max_new_tokens=64)}
+        self.long_limit: int | None = None
         self.datasets = {name: Dataset(name=name, source="x", lane=lane) for name in prompts}
         for name, many in prompts.items():
             folder = self.folder(name)
@@ -137,7 +138,14 @@ class Milled:
             spec = EngineSpec(url="http://127.0.0.1:1", concurrency=concurrency)
             seats = [Seat(engine, spec, engine._identity, tell) for engine in engines]
             streams = [
-                Stream(d, self.folder(name), self.standing(name), sampling=self.sampling, limit=self.limit(d))
+                Stream(
+                    d,
+                    self.folder(name),
+                    self.standing(name),
+                    sampling=self.sampling,
+                    limit=self.limit(d),
+                    long_limit=self.long_limit,
+                )
                 for name, d in self.datasets.items()
             ]
             load_log = Appender(self.path / "load.jsonl")

@@ -16,7 +16,7 @@ from draftmill.mill import seat as seats
 from draftmill.mill import work
 from draftmill.mill.call import redraw_seed
 from draftmill.mill.loop import Ending, Limits, Loop
-from draftmill.recipe import Dataset, Lane, Sampling
+from draftmill.recipe import Dataset, Lane, LongPrompts, Sampling
 from draftmill.records import Finish
 from tests.journal.disk import ForgetfulDisk
 from tests.mill.scripted import STOP, Milled, ScriptedEngine, answer
@@ -605,3 +605,28 @@ def test_an_engine_that_failed_everything_and_recovers_is_used_again(tmp_path: P
     assert run.run(engine, limits=Limits(patience=20)) is Ending.DONE
     assert run.standing().tally().counting == 30
     assert [k for k in run.kinds() if k in ("paused", "back")][:2] == ["paused", "back"]
+
+
+def test_a_long_prompt_goes_to_its_own_lane(tmp_path: Path) -> None:
+    prompts = [[10 + n] * (6 if n % 3 == 0 else 2) for n in range(30)]
+    milled = Milled(tmp_path, {"a": prompts})
+    milled.lanes = {"short": Lane(max_new_tokens=8), "long": Lane(max_new_tokens=32, concurrency=1)}
+    milled.long_limit = 32
+    milled.datasets["a"] = Dataset(name="a", source="x", long_prompts=LongPrompts(over=5, lane="long"))
+    longs = most = 0
+
+    async def slowly(request: Request) -> Reply:
+        nonlocal longs, most
+        long = len(request.prompt_ids) > 5
+        assert request.limit == (32 if long else 8)
+        longs += long
+        most = max(most, longs)
+        await asyncio.sleep(0.002)
+        longs -= long
+        return answer(request)
+
+    engine = ScriptedEngine(slowly)
+    assert milled.run(engine, concurrency=6) is Ending.DONE
+    assert milled.standing().tally().counting == 30
+    assert most == 1 and engine.most_running > 1
+    assert [r.prompt_ids for r in engine.requests] == prompts  # the order stays

@@ -12,7 +12,7 @@ from draftmill.journal.prompts import read_heads
 from draftmill.mill.loop import Ending, Limits
 from draftmill.mill.rehearsal import Report, Stage, rehearse
 from draftmill.mill.scene import REFERENCE, Scene, SceneDataset
-from draftmill.recipe import Lane
+from draftmill.recipe import Lane, Order
 from draftmill.records import Completion
 
 SCENE = Scene(
@@ -125,3 +125,61 @@ def test_the_reference_run_in_small() -> None:
     assert report.ending is Ending.DONE
     assert all(t.counting_tokens >= 50_000 for t in report.tallies.values() if not t.owed)
     assert report.cpu < 20
+
+
+def test_no_idle_tail_at_a_fiftieth() -> None:
+    """The whole run and a tenth are in benchmarks/bench_tail.py."""
+    limits = Limits(checkpoint=None)
+    long = rehearse(msgspec.structs.replace(REFERENCE.scaled(0.1), concurrency=60), limits=limits, kill_at=6000)
+    middle = [m for m in long.timeline if m.time >= 2000]
+    rate = (middle[-1].generated - middle[0].generated) / (middle[-1].time - middle[0].time)
+    small = REFERENCE.scaled(1 / 50)
+    apart = rehearse(small, one_by_one=True, limits=limits)
+    report = rehearse(msgspec.structs.replace(small, concurrency=60), limits=limits)
+    counting = sum(t.counting_tokens for t in report.tallies.values())
+    assert report.seconds <= 1.30 * counting / rate
+    assert apart.seconds >= 1.5 * report.seconds
+    assert report.recomputed <= 0.01
+    ends = sorted(report.finished.values())
+    assert ends[0] > 0.8 * ends[-1]  # none ends early, none is left alone
+
+
+@pytest.mark.parametrize("order", ["together", "one-by-one"])
+def test_neither_lane_starves_the_other(order: Order, tmp_path: Path) -> None:
+    datasets = tuple(
+        SceneDataset(name, 200, 40, Lengths(200), lane)
+        for name, lane in (("a", "short"), ("b", "short"), ("c", "long"), ("d", "long"))
+    )
+    lanes = {"short": Lane(max_new_tokens=1000, concurrency=150), "long": Lane(max_new_tokens=2000, concurrency=32)}
+    scene = Scene(datasets=datasets, lanes=lanes, concurrency=10, order=order)
+    report = rehearse(scene, folder=tmp_path, kill_at=150)
+    done = [tally.counting for tally in report.tallies.values()]
+    assert sum(done) > 60
+    assert 0.5 < (done[0] + done[1]) / (done[2] + done[3]) < 2
+    if order == "together":
+        assert min(done) > 0.6 * max(done)
+    else:
+        assert done[1] == done[3] == 0
+
+
+def test_one_by_one_fills_the_tail_with_the_next(tmp_path: Path) -> None:
+    datasets = tuple(SceneDataset(name, 40, 40, Lengths(200)) for name in "abc")
+    scene = Scene(datasets=datasets, lanes={"short": Lane(max_new_tokens=1000)}, concurrency=10, order="one-by-one")
+    report = rehearse(scene, folder=tmp_path, every=1)
+    first, second, last = (report.finished[d.name] for d in datasets)
+    assert first < second < last
+    assert min(m.running for m in report.timeline if 1 <= m.time <= first) == 10
+    assert sum(m.running for m in report.timeline if m.time < second) > 9.5 * second
+
+
+def test_the_order_may_change_between_starts(tmp_path: Path) -> None:
+    rehearse(SCENE, folder=tmp_path, kill_at=6)
+    other = msgspec.structs.replace(SCENE, order="one-by-one")
+    rehearse(other, folder=tmp_path, kill_at=6)
+    last = rehearse(SCENE, folder=tmp_path)
+    assert last.ending is Ending.DONE
+    assert adds_up(last) and wrong_rows(SCENE, tmp_path) == []
+    straight = rehearse(SCENE)
+    for name, tally in last.tallies.items():
+        counts = tally.counting, tally.counting_tokens
+        assert counts == (straight.tallies[name].counting, straight.tallies[name].counting_tokens)

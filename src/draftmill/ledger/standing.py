@@ -109,6 +109,10 @@ class Standing:
     def is_owed(self, position: int) -> bool:
         return self._states[position] == _OWED
 
+    def owed_before(self, end: int) -> int:
+        """How many positions below this one are owed."""
+        return self._states.count(_OWED, 0, end)
+
     def is_done(self, position: int) -> bool:
         return self._states[position] == _DONE
 

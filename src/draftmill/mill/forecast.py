@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 from math import expm1, inf
+from operator import neg
 
 _FINE = 64  # lengths up to it are told apart; above, a bucket is a 64th of its length wide
 _PRIOR = 1.0  # answers' worth of weight of the prior: it speaks where nothing was seen, and is drowned out soon after
@@ -47,9 +48,14 @@ class Forecast:
             self._events[bucket] += 1
             self._event_tokens[bucket] += tokens
 
+    @property
+    def stale(self) -> bool:
+        """Whether enough has been added that the curve should be built anew."""
+        return self.ended - self._built_of > self._built_of / _GROWTH
+
     def refresh(self, under_way: Iterable[float]) -> None:
         """Build the curve anew where enough has been added. ``under_way``: tokens of each answer that still runs."""
-        if self.ended - self._built_of > self._built_of / _GROWTH:
+        if self.stale:
             self._build(under_way)
 
     def mean(self) -> float:
@@ -80,6 +86,11 @@ class Forecast:
     def survival(self, tokens: float) -> float:
         """The share of answers that are longer than so many tokens."""
         return self._after(tokens)[0] if tokens < self.limit else 0.0
+
+    def longer_than(self, share: float) -> float:
+        """The length that this share of all answers exceeds; the limit where more are cut than that."""
+        bucket = bisect_right(self._alive, -share, key=neg)
+        return self._drops[bucket - 1] if bucket < len(self._alive) else self.limit
 
     def _after(self, tokens: float) -> tuple[float, float]:
         """The curve at a length below the limit, and the area under it from there to the limit."""

@@ -1,35 +1,30 @@
-"""One lane's prompts: those to be sent again, then the next of its datasets, under the lane's own cap."""
+"""One lane: how many of its prompts are under way under its cap, and those that wait to be sent again."""
 
 import heapq
 import itertools
 from dataclasses import dataclass, field
 
 from draftmill.mill import clock
-from draftmill.mill.stream import Stream
 from draftmill.mill.work import Work
 
 
 @dataclass
 class LaneQueue:
-    """``cap``: most requests of this lane at once over all engines; ``streams``: its datasets with their indices."""
+    """``cap``: most requests of this lane at once over all engines."""
 
     name: str
     cap: int | None
-    streams: list[tuple[int, Stream]]
     in_flight: int = 0
     _again: list[tuple[float, int, Work]] = field(default_factory=list)  # a heap by the time of the next try
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
-    def next(self, now: float) -> Work | None:
-        """The next prompt that may be sent, or None: the lane is full, or has none for now."""
-        if self.cap is not None and self.in_flight >= self.cap:
-            return None
-        if self.due() <= now:
-            return heapq.heappop(self._again)[2]
-        for index, stream in self.streams:
-            if prompt := stream.next():
-                return stream.work(index, prompt)
-        return None
+    @property
+    def full(self) -> bool:
+        return self.cap is not None and self.in_flight >= self.cap
+
+    def again(self) -> Work:
+        """The first prompt that waits to be sent again; ``due`` says whether there is one."""
+        return heapq.heappop(self._again)[2]
 
     def later(self, work: Work, seconds: float) -> None:
         """Take a prompt back, to be sent again after so many seconds."""

@@ -26,11 +26,12 @@ from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Outlook, sample_loads
+from draftmill.mill.mixing import next_to_send
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
 from draftmill.mill.work import Then, Work, decide, delay
-from draftmill.recipe import Lane
+from draftmill.recipe import Lane, Order
 from draftmill.records import Completion, Failure, Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
@@ -78,6 +79,7 @@ class Loop:
         tell: Callable[[str, str, str], None],
         load_log: Appender,
         seed: int = 0,
+        order: Order = "together",
     ) -> None:
         self.streams = streams
         self.seats = seats
@@ -86,9 +88,7 @@ class Loop:
         self.suspects = 0
         self.clamped = 0
         self._lanes = [
-            LaneQueue(name, None if lane.concurrency == "auto" else lane.concurrency, mine)
-            for name, lane in lanes.items()
-            if (mine := [(i, s) for i, s in enumerate(streams) if s.lane == name])
+            LaneQueue(name, None if lane.concurrency == "auto" else lane.concurrency) for name, lane in lanes.items()
         ]
         self._stop_ids = stop_ids
         self._vocab_size = vocab_size
@@ -96,6 +96,7 @@ class Loop:
         self._tell = tell
         self._load_log = load_log
         self._seed = seed
+        self._mix = order
         self._wake = asyncio.Event()
         self._calls: dict[asyncio.Task[None], Call] = {}
         self._errands: set[asyncio.Task[None]] = set()
@@ -150,19 +151,41 @@ class Loop:
     # dispatch
 
     def _dispatch(self) -> None:
-        """Fill every free place, one prompt a lane in turn, so that no lane starves another."""
+        """Fill every free place, from those lanes that are not full."""
         if self._alone:
             self._dispatch_alone()
         now = clock.now()
         open_lanes = [] if self._alone or self._one_alone else list(self._lanes)
         while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
-            open_lanes = [lane for lane in open_lanes if self._dispatch_one(lane, now)]
+            open_lanes = [lane for lane in open_lanes if not lane.full]
+            work = self._next(open_lanes, now)
+            if work is None:
+                break
+            lane = self._lane(work)
+            if not self._place(lane, work):
+                open_lanes.remove(lane)
 
-    def _dispatch_one(self, lane: LaneQueue, now: float) -> bool:
-        """Send a lane's next prompt. False where it has none for now, or no place for it."""
-        work = lane.next(now)
-        if work is None:
-            return False
+    def _next(self, lanes: list[LaneQueue], now: float) -> Work | None:
+        """What is sent next: a prompt that waited to be sent again, else of the dataset whose turn it is."""
+        due = [lane for lane in lanes if lane.due() <= now]
+        if due:
+            return min(due, key=LaneQueue.due).again()
+        names = {lane.name for lane in lanes}
+        ready = [index for index, stream in enumerate(self.streams) if stream.ready() and stream.lane in names]
+        while ready:
+            index = ready[0] if len(ready) == 1 else self._turn(ready)
+            stream = self.streams[index]
+            if prompt := stream.next():
+                return stream.work(index, prompt)
+            ready.remove(index)  # the forecast has just been worked out anew
+        return None
+
+    def _turn(self, ready: list[int]) -> int:
+        owed = [stream.owed() for stream in self.streams]
+        return next_to_send(ready, [stream.lane for stream in self.streams], owed, self._mix, len(self._calls))
+
+    def _place(self, lane: LaneQueue, work: Work) -> bool:
+        """Send a prompt to the least loaded engine. False where the engines that it fits have no place for it."""
         length = len(work.prompt.prompt_ids)
         fitting = [seat for seat in self.seats if seat.room(length)]
         free = [seat for seat in fitting if seat.free]
@@ -193,8 +216,9 @@ class Loop:
     def _send(self, lane: LaneQueue, seat: Seat, work: Work) -> None:
         stream, prompt = self.streams[work.dataset], work.prompt
         room = seat.room(len(prompt.prompt_ids))
-        self.clamped += room < stream.limit
-        rest = min(stream.limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
+        limit = stream.limit_of(prompt)
+        self.clamped += room < limit
+        rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
         request = Request(
             prompt_ids=prompt.prompt_ids + work.begun,
             limit=max(rest, 0),
@@ -374,7 +398,8 @@ class Loop:
         return Outlook(max(1.0, held), draining=self.stopping is not None or not (ready or waiting))
 
     def _lane(self, work: Work) -> LaneQueue:
-        return next(lane for lane in self._lanes if lane.name == self.streams[work.dataset].lane)
+        name = self.streams[work.dataset].lane_of(work.prompt)
+        return next(lane for lane in self._lanes if lane.name == name)
 
     async def _sleep(self) -> None:
         """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""

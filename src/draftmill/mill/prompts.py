@@ -197,12 +197,13 @@ class Preparation:
                 texts = [self._text(s.conversation) for s in spooled]
                 encoded = iter(self._tokenizer.encode([text for text, fault in texts if not fault]) if texts else [])
                 for (position, index), s, (_, fault) in zip(batch, spooled, texts, strict=True):
+                    ids = [] if fault else next(encoded)
                     yield Prompt(
                         id=self._ids[index],
                         position=position,
-                        lane=self._dataset.lane,
+                        lane=self._dataset.lane_of(len(ids)),
                         messages=s.conversation.messages,
-                        prompt_ids=[] if fault else next(encoded),
+                        prompt_ids=ids,
                         tools=s.conversation.tools,
                         where=s.where,
                         fault=fault,

@@ -94,7 +94,8 @@ def rehearse(
     """Play a scene to its end.
 
     A ``folder`` is made, or continued where a rehearsal of the same scene stands in it; without one the files are gone
-    afterwards. ``one_by_one`` lets each dataset end before the next begins. ``kill_at`` ends it at that second with
+    afterwards. ``one_by_one`` lets each dataset end before the next
+    begins, which ``order: one-by-one`` does not. ``kill_at`` ends it at that second with
     everything in flight lost, as a kill does. ``during`` runs beside the (first) loop. ``troubles`` strike the first
     server. ``every`` is the timeline's step in seconds. Where every request draws anew (``Draw.ALWAYS``), ``salt``
     makes one start differ from another; by default it is the number of answers in the folder.
@@ -196,6 +197,7 @@ class _Play:
                     limits=limits,
                     tell=self._tell,
                     load_log=load_log,
+                    order=scene.order,
                 )
                 beside = asyncio.ensure_future(during(Stage(loop, self._hosts))) if during else None
                 during = None

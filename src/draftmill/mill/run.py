@@ -236,6 +236,7 @@ class Run:
                 tell=self.note,
                 load_log=load_log,
                 seed=self.recipe.seed,
+                order=self.recipe.order,
             )
             return await self._run_loop(loop)
         finally:
@@ -277,6 +278,7 @@ class Run:
             standing,
             sampling=self.recipe.sampling_of(dataset),
             limit=self.recipe.lanes[dataset.lane].max_new_tokens,
+            long_limit=self.recipe.lanes[long.lane].max_new_tokens if (long := dataset.long_prompts) else None,
             first=first,
         )
         if stream.journal.repaired:

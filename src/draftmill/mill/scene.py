@@ -6,7 +6,7 @@ import msgspec
 
 from draftmill.engines.simulated import Answers, Draw, Lengths, ServerSpec
 from draftmill.ledger.order import conversation_id
-from draftmill.recipe import Lane
+from draftmill.recipe import Lane, Order
 from draftmill.records import Prompt
 
 _FIRST_ID = 100  # of the first dataset's prompts: tells the simulated model whose lengths to draw
@@ -32,6 +32,7 @@ class Scene(msgspec.Struct, frozen=True):
     lanes: dict[str, Lane]
     servers: tuple[ServerSpec, ...] = (ServerSpec(),)
     concurrency: int | str = "auto"
+    order: Order = "together"
     seed: int = 0
     draw: Draw = Draw.NEVER
     vocab_size: int = 1000

@@ -11,9 +11,12 @@ from draftmill.ledger.standing import Standing
 from draftmill.mill import clock
 from draftmill.mill.flights import Flights
 from draftmill.mill.forecast import Forecast
+from draftmill.mill.mixing import Owed
 from draftmill.mill.work import Work
 from draftmill.recipe import Dataset, Sampling
 from draftmill.records import Completion, Finish
+
+_LONG = 0.1  # a long answer is one of the longest tenth
 
 
 class Stream:
@@ -32,14 +35,15 @@ class Stream:
         sampling: Sampling,
         limit: int,
         first: int | None = None,
+        long_limit: int | None = None,
         now: Callable[[], float] = clock.now,
     ) -> None:
         self.name = dataset.name
-        self.lane = dataset.lane
+        self._dataset = dataset
         self.folder = folder
         self.standing = standing
         self.sampling = sampling
-        self.limit = limit
+        self._limits = limit, limit if long_limit is None else long_limit
         self.end = min(standing.needed, first or standing.needed)
         self.resumed = standing.tally()
         self.journal = Appender(folder.journal)
@@ -50,12 +54,13 @@ class Stream:
         self.tokens = 0
         self.counted = 0
         self.finishes: Counter[str] = Counter()
-        self.forecast = Forecast(limit)
+        self.forecast = Forecast(max(self._limits))
         self.continues = not penalised(sampling)
         self._sent_before = standing.highest
         self._flights = Flights(self.forecast, now)
         self._taken = 0  # prompts that ``next`` gave, and their tokens
         self._taken_tokens = 0
+        self._unsent = self._unsent_at_start = standing.owed_before(self.end)
         self._known = 0  # what the answered positions before the pointer hold of the budget
         self._heads: Iterator[PromptHead] = read_heads(folder.prompts)
         self._ahead: PromptHead | None = None
@@ -68,6 +73,19 @@ class Stream:
     def in_flight(self) -> int:
         """How many prompts that ``next`` gave are not settled yet, those included that wait to be sent again."""
         return len(self._flights)
+
+    @property
+    def lane(self) -> str:
+        """The lane of the prompt that is next."""
+        return self._dataset.lane if self._ahead is None else self.lane_of(self._ahead)
+
+    def lane_of(self, prompt: PromptHead) -> str:
+        return self._dataset.lane_of(len(prompt.prompt_ids))
+
+    def limit_of(self, prompt: PromptHead) -> int:
+        """The most tokens of its answer, by its lane."""
+        short, long = self._limits
+        return short if self.lane_of(prompt) == self._dataset.lane else long
 
     def ready(self) -> bool:
         """Whether there is an owed prompt that may be sent now."""
@@ -90,8 +108,21 @@ class Stream:
         if prompt is not None:
             self._taken += 1
             self._taken_tokens += len(prompt.prompt_ids)
+            self._unsent -= 1
             self._flights.take(prompt.position, self.standing.worth(len(prompt.prompt_ids), 0))
         return prompt
+
+    def owed(self) -> Owed:
+        """What it still has to send, by its budget or by its prompts, whichever is less. Cheap and rough."""
+        under_way, mean = self._flights.roughly(), self.forecast.mean()
+        left, whole = self._unsent * mean, self._unsent_at_start * mean
+        budget = self.standing.budget
+        if budget is not None:
+            owed_at_start = budget - self.resumed.counting_tokens
+            by_budget = max(0.0, owed_at_start - self.counted - under_way)
+            if by_budget < left:
+                left, whole = by_budget, owed_at_start
+        return Owed(left, whole, self.forecast.longer_than(_LONG))
 
     def work(self, index: int, prompt: PromptHead) -> Work:
         """A prompt of this dataset, the ``index``-th, with what the journal holds of its answer."""

@@ -8,7 +8,17 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from draftmill.errors import RecipeError
-from draftmill.recipe.model import CrossFaults, Dataset, EngineSpec, Fault, Lane, Recipe, Sampling, cross_faults
+from draftmill.recipe.model import (
+    CrossFaults,
+    Dataset,
+    EngineSpec,
+    Fault,
+    Lane,
+    LongPrompts,
+    Recipe,
+    Sampling,
+    cross_faults,
+)
 
 
 def validate(data: Mapping[str, Any], name: str, node: yaml.Node | None = None) -> Recipe:
@@ -52,7 +62,8 @@ def _owner(loc: tuple[int | str, ...]) -> type[BaseModel] | None:
     }
     if len(loc) < 2:
         return Recipe
-    return Sampling if loc[-2] == "sampling" else parents.get(loc[0])
+    inner: dict[int | str, type[BaseModel]] = {"sampling": Sampling, "long_prompts": LongPrompts}
+    return inner.get(loc[-2]) or parents.get(loc[0])
 
 
 _SECRET = ("url", "api_key_env")  # people put passwords and keys there: what stands there is never repeated

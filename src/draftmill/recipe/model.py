@@ -90,6 +90,7 @@ def _own_sampling(values: dict[str, Any]) -> dict[str, Any]:
 
 Count = Annotated[int, BeforeValidator(parse_count)]
 BudgetCounts = Literal["generated", "all"]
+Order = Literal["together", "one-by-one"]
 Concurrency = Annotated[Literal["auto"] | int, BeforeValidator(check_concurrency)]
 Template = Annotated[dict[str, Any], AfterValidator(_template)]
 
@@ -152,6 +153,13 @@ class EngineSpec(Part):
         return self
 
 
+class LongPrompts(Part):
+    """Prompts of more than ``over`` tokens go to another lane than the dataset's."""
+
+    over: Count
+    lane: str
+
+
 class Dataset(Part):
     """Where one dataset's prompts come from and how many of them are wanted."""
 
@@ -164,10 +172,16 @@ class Dataset(Part):
     budget: Count | None = None
     budget_counts: BudgetCounts = "generated"
     lane: str = "short"
+    long_prompts: LongPrompts | None = None
     n: Annotated[int, Field(ge=1, le=1000)] = 1
     system: str | None = None
     sampling: Annotated[dict[str, Any], AfterValidator(_own_sampling)] = {}
     template: Template = {}
+
+    def lane_of(self, prompt_tokens: int) -> str:
+        """The lane of a prompt of this length."""
+        long = self.long_prompts
+        return long.lane if long and prompt_tokens > long.over else self.lane
 
 
 def as_engine(value: object) -> object:
@@ -198,6 +212,7 @@ class Recipe(Part):
     seed: int = 0
     lanes: Annotated[dict[str, Annotated[Lane, BeforeValidator(_lane)]], Field(min_length=1)] = {"short": Lane()}
     datasets: Annotated[list[Dataset], Field(min_length=1)]
+    order: Order = "together"
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False
@@ -247,6 +262,10 @@ def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
             names.add(name.lower())
         if isinstance(lanes, Mapping) and isinstance(lane, str) and lane not in lanes:
             faults.append((("datasets", i, "lane"), f"no lane {one_of(lane, list(lanes))}"))
+        long = dataset.get("long_prompts")
+        other = long.get("lane") if isinstance(long, Mapping) else None
+        if isinstance(lanes, Mapping) and isinstance(other, str) and other not in lanes:
+            faults.append((("datasets", i, "long_prompts", "lane"), f"no lane {one_of(other, list(lanes))}"))
     urls: set[str] = set()
     for i, engine in enumerate(as_list(data.get("engines"))):
         spec = as_engine(engine)
