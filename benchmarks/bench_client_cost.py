@@ -22,7 +22,7 @@ import uvloop
 from aiohttp import web
 
 PROMPT, ANSWER = 500, 1000
-AT_ONCE = (64, 512)
+AT_ONCE = (64, 512, 2000)
 STOP = 2
 
 
@@ -127,7 +127,7 @@ async def draftmill(url: str, count: int, at_once: int, folder: Path) -> None:
         {"short": Lane(max_new_tokens=ANSWER + 1)},
         stop_ids=(STOP,),
         vocab_size=50_000,
-        limits=Limits(),
+        limits=Limits(checkpoint=None),  # no streaming: one reply a call, as the others read it
         tell=lambda *_: None,
         load_log=Appender(folder / "load.jsonl"),
     )

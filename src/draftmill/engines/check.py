@@ -33,14 +33,14 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
         return None  # ended before its first id
     if not out:
         return "no id was generated"
-    if min(out) < 0 or max(out) >= vocab_size:
-        wrong = min(out) if min(out) < 0 else max(out)
-        return f"the id {wrong} lies outside the vocabulary of {vocab_size}"
+    distinct = set(out)  # one pass in C; the rest looks at what is left
+    low, high = min(distinct), max(distinct)
+    if low < 0 or high >= vocab_size:
+        return f"the id {low if low < 0 else high} lies outside the vocabulary of {vocab_size}"
     if len(out) > limit:
         return f"{len(out)} ids were generated, {limit} are the limit"
-    before_end = out if reply.finish is Finish.ABORT else out[:-1]
-    inside = next((i for i, token in enumerate(before_end) if token in stops), None)
-    if inside is not None:
+    inside = min((out.index(stop) for stop in stops if stop in distinct), default=len(out))
+    if inside < (len(out) if reply.finish is Finish.ABORT else len(out) - 1):
         return f"the stop id {out[inside]} stands at {inside}, before the end at {len(out) - 1}"
     if reply.finish is Finish.STOP:
         if out[-1] not in stops:
