@@ -18,12 +18,36 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import uvloop
 from aiohttp import web
 
 PROMPT, ANSWER = 500, 1000
 AT_ONCE = (64, 512, 2000)
 STOP = 2
+
+
+PARAMS = {  # what draftmill sends beside the prompt and its tag
+    "sampling_params": {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "max_new_tokens": ANSWER + 1,
+        "min_new_tokens": 0,
+        "n": 1,
+        "stop": None,
+        "stop_token_ids": [STOP],
+        "ignore_eos": False,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": True,
+        "no_stop_trim": True,
+    },
+    "stream": False,
+}
 
 
 def prompt(number: int) -> list[int]:
@@ -63,13 +87,12 @@ async def serve() -> None:
 
 async def bare(url: str, count: int, at_once: int, folder: Path) -> None:
     numbers = iter(range(count))
-    params = {"max_new_tokens": ANSWER, "temperature": 1.0, "stop_token_ids": [STOP]}
     with (folder / "raw.jsonl").open("ab") as out:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
             async def work() -> None:
                 for number in numbers:
-                    data = json.dumps({"input_ids": prompt(number), "sampling_params": params})
+                    data = msgspec.json.encode(PARAMS | {"input_ids": prompt(number), "rid": str(number)})
                     async with http.post(url + "/generate", data=data) as reply:
                         out.write(await reply.read() + b"\n")
 

@@ -358,10 +358,9 @@ class Loop:
         """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""
         due = min(lane.due() for lane in self._lanes)
         timeout = min(1.0, max(0.01, due - clock.now()))
-        try:
-            await asyncio.wait_for(self._wake.wait(), timeout)
-        except TimeoutError:
-            pass
+        timer = asyncio.get_running_loop().call_later(timeout, self._wake.set)
+        await self._wake.wait()
+        timer.cancel()
         self._wake.clear()
 
     def _check_patience(self) -> None:
