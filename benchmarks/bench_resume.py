@@ -8,8 +8,6 @@ Usage: bench_resume.py [POSITIONS]
 """
 
 import json
-import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -46,20 +44,19 @@ def opened(path: Path) -> None:
 
     began = time.perf_counter()
     folder = DatasetFolder(path)
-    standing = load_standing(folder)
+    standing = load_standing(folder, budget=1 << 60)
     stream = Stream(Dataset(name="b", source="x"), folder, standing, Sampling(), limit=4096, now=time.monotonic)
     first = stream.next()
     assert first and standing.tally().adds_up() and standing.is_owed(first.position)
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": seconds, "peak": peak, "resident": resident(), "first": first.position}))
+    print(json.dumps({"seconds": seconds, "resident": memory("VmRSS"), "peak": memory("VmHWM")}))
 
 
-def resident() -> float:
-    """MiB of this process in memory now."""
-    if not Path("/proc/self/statm").exists():
-        return float("nan")
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+def memory(name: str) -> float:
+    """MiB of this process, where the system has such a file: a child's ``ru_maxrss`` begins at its parent's."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(name)), float("nan"))
 
 
 def states(folder: DatasetFolder) -> Iterator[str]:
@@ -74,7 +71,7 @@ def states(folder: DatasetFolder) -> Iterator[str]:
         newer = file.read()
         file.truncate(cut)
         folder.journal_index.unlink(missing_ok=True)
-        subprocess.run([sys.executable, __file__, "open", folder.path], check=True, capture_output=True)
+        subprocess.run([sys.executable, __file__, "open", str(folder.path)], check=True, capture_output=True)
         file.seek(cut)
         file.write(newer)
     yield "index, a 16th newer"
@@ -92,7 +89,7 @@ def main(positions: int) -> None:
         )
         print(f"{'':<22}{'seconds':>9}{'MiB resident':>14}{'at most':>9}")
         for state in states(folder):
-            command = [sys.executable, __file__, "open", folder.path]
+            command = [sys.executable, __file__, "open", str(folder.path)]
             said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             print(f"{state:<22}{said['seconds']:>9.2f}{said['resident']:>14.0f}{said['peak']:>9.0f}")
 

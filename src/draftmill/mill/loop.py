@@ -24,6 +24,7 @@ from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
+from draftmill.mill.collector import rare_collections
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import sample_loads
 from draftmill.mill.scribe import Scribe
@@ -121,6 +122,10 @@ class Loop:
 
     async def run(self) -> Ending:
         """Until everything is settled or something stops it. The files are synced when it returns."""
+        with rare_collections():
+            return await self._run()
+
+    async def _run(self) -> Ending:
         self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure))
         sampler = asyncio.create_task(sample_loads(self.seats, lambda line: self._scribe.put(self._load_log, line)))
         try:
