@@ -92,3 +92,24 @@ def test_requests_that_no_server_must_see(bad: Request, vocab: int | None, reaso
 def test_a_good_request_may_go() -> None:
     assert check_request(request(), VOCAB) is None
     assert check_request(request([5, VOCAB])) is None  # nothing is known of the vocabulary
+
+
+@given(
+    st.lists(
+        st.sampled_from([0, 1, 2, 3, 50, 255, 256, 512, 768, 65536, 1 << 24, (1 << 32) - 1, 1 << 32, -1]), min_size=1
+    ),
+    st.sampled_from([STOP, LENGTH, Finish.ABORT]),
+    st.sampled_from([300, 70_000, 1 << 32]),
+    st.lists(st.sampled_from([0, 1, 2, 256, 512, 65536]), unique=True),
+)
+def test_a_wrong_id_and_an_early_stop_are_found_wherever_they_stand(
+    out: list[int], finish: Finish, vocab: int, stops: list[int]
+) -> None:
+    asked = Request(prompt_ids=[5, 6, 7], limit=len(out), sampling=Sampling(), stop_ids=tuple(stops), tag="t")
+    found = check_reply(asked, reply(out, finish), vocab) or ""
+    wrong = [i for i in out if not 0 <= i < vocab]
+    early = [(i, at) for at, i in enumerate(out) if i in stops and (finish is Finish.ABORT or at < len(out) - 1)]
+    assert ("lies outside the vocabulary" in found) == bool(wrong)
+    assert not wrong or f"the id {min(wrong) if min(wrong) < 0 else max(wrong)} lies" in found
+    expected = f"the stop id {early[0][0]} stands at {early[0][1]}," if early and not wrong else ""
+    assert (expected in found) and ("stands at" in found) == bool(expected)

@@ -287,6 +287,58 @@ def test_two_thousand_at_once_all_come_back_while_control_calls_pass() -> None:
     against(answer, use)
 
 
+GOOD = {
+    "sglang": sglang({"type": "stop", "matched": 2}),
+    "vllm": vllm("stop"),
+    "llamacpp": llamacpp("eos"),
+}
+
+
+@pytest.mark.parametrize(("kind", "connections"), [("sglang", 1), ("vllm", 1), ("llamacpp", 4)])
+def test_connections_are_kept_where_the_server_keeps_them_longer(kind: str, connections: int) -> None:
+    seen: set[tuple[str, int]] = set()
+
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        seen.add(request.transport.get_extra_info("peername"))
+        return web.json_response(GOOD[kind])
+
+    async def use(url: str) -> None:
+        engine = client(kind, url)
+        for _ in range(4):
+            assert (await engine.generate(REQUEST)).output_ids == [9, 2]
+        assert len(seen) == connections
+        await engine.close()
+
+    against(answer, use)
+
+
+@pytest.mark.parametrize("kind", ["sglang", "vllm"])
+@pytest.mark.parametrize("server_keeps", [0.05, 0.15, 60.0])
+def test_no_request_meets_the_end_of_a_kept_connection(
+    kind: str, server_keeps: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever ends it first, the next call opens another one; idle ones are not used once their time is over."""
+    seen: list[tuple[str, int]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        seen.append(request.transport.get_extra_info("peername"))
+        asyncio.get_running_loop().call_later(server_keeps, request.transport.close)
+        return web.json_response(GOOD[kind])
+
+    async def use(url: str) -> None:
+        engine = client(kind, url)
+        for _ in range(3):
+            assert (await engine.generate(REQUEST)).output_ids == [9, 2]
+            await asyncio.sleep(0.3)
+        assert len(set(seen)) == 3
+        await engine.close()
+
+    monkeypatch.setitem(shell.KEPT_SECONDS, kind, 0.1)
+    against(answer, use)
+
+
 def test_nobody_there() -> None:
     async def use() -> DraftmillError:
         engine = client("vllm", "http://127.0.0.1:9")

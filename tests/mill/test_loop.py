@@ -427,6 +427,7 @@ class Growing(ScriptedEngine):
     def __init__(self, **identity: int) -> None:
         super().__init__(**identity)
         self.gives_beginnings = True
+        self.grown = 0
         self._stops: dict[str, asyncio.Event] = {}
         self.behaviour = self._grow
 
@@ -443,6 +444,7 @@ class Growing(ScriptedEngine):
         for number in range(start, self.WHOLE):
             await asyncio.sleep(0.01)
             ids = [*ids, STOP if number == self.WHOLE - 1 else 100 + number]
+            self.grown += 1
             if told:
                 told(ids)
             if stop.is_set():
@@ -457,15 +459,18 @@ def lines(run: Milled) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in run.folder("a").journal.read_bytes().splitlines()]
 
 
-async def interrupt_after(loop: Loop, seconds: float) -> None:
-    await asyncio.sleep(seconds)
+async def interrupt_at(loop: Loop, engine: Growing, grown: int) -> None:
+    """Interrupt once the engine has generated so many ids in all."""
+    while engine.grown < grown:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
     loop.stop(Ending.INTERRUPTED)
 
 
 def test_a_graceful_stop_keeps_beginnings_and_the_next_start_continues_them(tmp_path: Path) -> None:
     run = Milled(tmp_path, {"a": prompts(6)})
     limits = Limits(drain=5, checkpoint=None)
-    assert run.run(Growing(), limits=limits, during=lambda loop: interrupt_after(loop, 0.05)) is Ending.INTERRUPTED
+    first = Growing()
+    assert run.run(first, limits=limits, during=lambda loop: interrupt_at(loop, first, 12)) is Ending.INTERRUPTED
     pieces = lines(run)
     assert len(pieces) == 4 and all(p["partial"] and p["finish_reason"] == "abort" for p in pieces)
     assert all(p["output_ids"] == WHOLE[: len(p["output_ids"])] for p in pieces)
@@ -486,7 +491,7 @@ def test_checkpoints_hold_new_ids_only_and_a_cancelled_call_loses_nothing_heard(
     engine.gives_beginnings = False
 
     async def twice(loop: Loop) -> None:
-        await interrupt_after(loop, 0.085)
+        await interrupt_at(loop, engine, 7)
         loop.stop(Ending.INTERRUPTED)
 
     assert run.run(engine, limits=limits, during=twice) is Ending.INTERRUPTED
@@ -508,16 +513,13 @@ def test_an_answer_goes_on_at_another_engine_and_the_first_is_told_to_stop(tmp_p
 
     async def die(request: Request) -> Reply:
         failing.alive = TransportFault("failing: gone")
-        await asyncio.wait_for(grow(request), 0.055)  # type: ignore[arg-type]
-        raise AssertionError
+        task = asyncio.ensure_future(grow(request))  # type: ignore[arg-type]
+        while failing.grown < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        task.cancel()
+        raise TransportFault("failing: cut off")
 
-    async def die_in_the_middle(request: Request) -> Reply:
-        try:
-            return await die(request)
-        except TimeoutError:
-            raise TransportFault("failing: cut off") from None
-
-    failing.behaviour = die_in_the_middle
+    failing.behaviour = die
     assert run.run(failing, good, limits=Limits(checkpoint=60)) is Ending.DONE
     (row,) = rows(run.folder("a"), run.standing())
     assert row.input_ids[3:] == WHOLE
@@ -544,7 +546,8 @@ def test_what_must_be_drawn_again_has_a_fixed_seed_and_is_marked(tmp_path: Path)
 def test_penalties_on_generated_ids_are_never_continued(tmp_path: Path) -> None:
     run = Milled(tmp_path, {"a": prompts(2)})
     run.sampling = Sampling(presence_penalty=0.5)
-    run.run(Growing(), limits=Limits(drain=0), during=lambda loop: interrupt_after(loop, 0.05))
+    first = Growing()
+    run.run(first, limits=Limits(drain=0), during=lambda loop: interrupt_at(loop, first, 6))
     assert not lines(run)
     engine = Growing()
     assert run.run(engine) is Ending.DONE
@@ -554,7 +557,8 @@ def test_penalties_on_generated_ids_are_never_continued(tmp_path: Path) -> None:
 def test_a_limit_below_what_is_there_already_ends_the_answer_there(tmp_path: Path) -> None:
     run = Milled(tmp_path, {"a": prompts(1)})
     limits = Limits(drain=5, checkpoint=None)
-    run.run(Growing(), limits=limits, during=lambda loop: interrupt_after(loop, 0.08))
+    first = Growing()
+    run.run(first, limits=limits, during=lambda loop: interrupt_at(loop, first, 6))
     begun = len(lines(run)[0]["output_ids"])
     run.lanes = {"short": Lane(max_new_tokens=2)}
     engine = Growing()

@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 CONTROL_SECONDS = 30.0
 CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
+# Connections are kept between two calls for less time than any server keeps an idle one, so that a request never meets
+# its close: uvicorn, which SGLang and vLLM run on, waits 5 s. llama.cpp's server may close at once: none is kept there.
+KEPT_SECONDS = {"sglang": 2.0, "vllm": 2.0}
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
 
@@ -114,12 +117,17 @@ class Http:
             headers = {"Content-Type": "application/json"}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
-            # a new connection for each call: a POST on a kept one can meet its close by the server, and an answer of
-            # thousands of tokens pays for a connect many times over
-            connector = _PacedConnector(limit=0, force_close=True, socket_factory=_socket)
+            kept = KEPT_SECONDS.get(self.engine) if patient else None
+            keeping: dict[str, Any] = {"keepalive_timeout": kept} if kept else {"force_close": True}
+            connector = _PacedConnector(limit=0, socket_factory=_socket, **keeping)
             total = None if patient else CONTROL_SECONDS
-            timeout = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS)
-            session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout, read_bufsize=2**20)
+            session = aiohttp.ClientSession(
+                connector=connector,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS),
+                read_bufsize=2**20,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
             if patient:
                 self._generating = session
             else:

@@ -279,7 +279,7 @@ class SGLang:
 
 
 def _sampling(sampling: Sampling, limit: int, stop_ids: tuple[int, ...], seed: int | None) -> dict[str, Any]:
-    params: dict[str, Any] = sampling.model_dump() | {
+    params: dict[str, Any] = sampling.__dict__ | {
         "max_new_tokens": limit,
         "min_new_tokens": 0,
         "n": 1,

@@ -12,9 +12,11 @@ class DatasetFolder:
         self.path = path
         self.name = path.name
         self.prompts = path / "prompts.jsonl"
+        self.prompts_index = path / "prompts.index"
         self.prepared = path / "prepared.json"
         self.unread = path / "unread.jsonl"
         self.journal = path / "raw_responses.jsonl"
+        self.journal_index = path / "raw_responses.index"
         self.errors = path / "errors.jsonl"
         self.suspects = path / "suspects.jsonl"
         self.rows = path / "tokenized_data.jsonl"

@@ -1,12 +1,14 @@
 """Read ``prompts.jsonl``: the prompts of one dataset, in position order, one line each."""
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import msgspec
 
 from draftmill.errors import StorageError
+from draftmill.journal.index import WORTH, PromptIndex, read_prompt_index, write_prompt_index
 from draftmill.records import Message, Tool
 
 T = TypeVar("T")
@@ -41,14 +43,65 @@ class PromptText(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
+_head = msgspec.json.Decoder(PromptHead)
+
+
 def read_heads(path: Path) -> Iterator[PromptHead]:
     """Every prompt of a dataset without its messages."""
-    return _read(path, msgspec.json.Decoder(PromptHead))
+    return _read(path, _head)
 
 
 def read_ids(path: Path) -> Iterator[PromptId]:
     """The ids of a dataset's prompts, in position order."""
     return _read(path, msgspec.json.Decoder(PromptId))
+
+
+def index_of(path: Path, index: Path, worth: int = WORTH) -> PromptIndex:
+    """The ids of a dataset's prompts and their places. Raises StorageError where positions do not follow each other."""
+    if found := read_prompt_index(path, index):
+        return found
+    ids, offsets, offset = bytearray(), array("q"), 0
+    decoder = msgspec.json.Decoder(PromptId)
+    with path.open("rb") as file:
+        for number, line in enumerate(file):
+            prompt = _decoded(decoder, line, path, number + 1)
+            if prompt.position != number:
+                raise StorageError(f"{path}:{number + 1}: position {prompt.position} stands where {number} belongs")
+            ids += bytes.fromhex(prompt.id)
+            offsets.append(offset)
+            offset += len(line)
+    made = PromptIndex(bytes(ids), offsets)
+    write_prompt_index(path, index, made, worth)
+    return made
+
+
+class Heads:
+    """Prompts by position, out of an open file; ``offsets`` says where their lines start, where that is known.
+
+    Positions that grow need no offsets: the lines between are passed over unread.
+    """
+
+    def __init__(self, path: Path, offsets: Sequence[int] = ()) -> None:
+        self._path = path
+        self._offsets = offsets
+        self._file: IO[bytes] | None = None
+        self._next = 0
+
+    def at(self, position: int) -> PromptHead:
+        if self._file is None:
+            self._file = self._path.open("rb")
+        if position != self._next and position < len(self._offsets):
+            self._file.seek(self._offsets[position])
+        else:
+            for _ in range(self._next, position):
+                self._file.readline()
+        self._next = position + 1
+        return _decoded(_head, self._file.readline(), self._path, position + 1)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
 
 
 def read_texts(path: Path) -> Iterator[PromptText]:
@@ -59,8 +112,12 @@ def read_texts(path: Path) -> Iterator[PromptText]:
 def _read(path: Path, decoder: "msgspec.json.Decoder[T]") -> Iterator[T]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            try:
-                yield decoder.decode(line)
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                advice = "the prompts decide what every answer belongs to: restore the file, or start a new run"
-                raise StorageError(f"{path}:{number}: is not a prompt: {error}", advice) from None
+            yield _decoded(decoder, line, path, number)
+
+
+def _decoded(decoder: "msgspec.json.Decoder[T]", line: bytes, path: Path, number: int) -> T:
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        advice = "the prompts decide what every answer belongs to: restore the file, or start a new run"
+        raise StorageError(f"{path}:{number}: is not a prompt: {error}", advice) from None

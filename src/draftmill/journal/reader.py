@@ -43,15 +43,30 @@ def scan(path: Path) -> Iterator[Entry | UnknownLine]:
     if not path.exists():
         return
     with path.open("rb") as file:
-        offset = 0
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield msgspec.structs.replace(_entry.decode(line), offset=offset)
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                yield UnknownLine(number, str(error))
-            offset += len(line)
+        for entry, _ in scan_from(file, 0, 1):
+            yield entry
+
+
+def scan_from(file: IO[bytes], offset: int, number: int) -> Iterator[tuple[Entry | UnknownLine, int]]:
+    """Every whole line from an offset on, the first of them the ``number``-th, each with the offset of its end."""
+    file.seek(offset)
+    for each, line in enumerate(file, start=number):
+        if not line.endswith(b"\n"):
+            return
+        yield _read(line, offset, each), (offset := offset + len(line))
+
+
+def read_line(file: IO[bytes], offset: int, number: int) -> Entry | UnknownLine:
+    """The one line at an offset, the ``number``-th of the file."""
+    file.seek(offset)
+    return _read(file.readline(), offset, number)
+
+
+def _read(line: bytes, offset: int, number: int) -> Entry | UnknownLine:
+    try:
+        return msgspec.structs.replace(_entry.decode(line), offset=offset)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        return UnknownLine(number, str(error))
 
 
 def beginning_at(file: IO[bytes], offsets: list[int]) -> list[int]:

@@ -13,8 +13,9 @@ import msgspec
 
 from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.prompts import read_ids
-from draftmill.journal.reader import Entry, UnknownLine, scan
+from draftmill.journal.index import entries
+from draftmill.journal.prompts import index_of
+from draftmill.journal.reader import Entry, UnknownLine
 from draftmill.ledger.order import ID_BYTES
 from draftmill.recipe import BudgetCounts
 from draftmill.records import Failure, Finish
@@ -41,11 +42,12 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class Standing:
-    """What is known of every position of one dataset; about 34 bytes a position, and 4 more where prompts count.
+    """What is known of every position of one dataset; about 38 bytes a position, and 4 more where prompts count.
 
     ``unknown_lines`` are journal lines in a shape that is not known; ``strays`` are whole lines that belong to no
     position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended,
-    ``continued`` and ``redrawn`` those that took more than one call; ``highest`` is the highest position of any line.
+    ``continued`` and ``redrawn`` those that took more than one call; ``highest`` is the highest position of any line;
+    ``prompt_offsets`` says where the prompts' lines start, where that is known.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Standing:
         self._counted = self._tokens if counts == "generated" else array("I", bytes(4 * self.positions))
         self._cut_short = bytearray(self.positions)
         self._offsets = array("q", bytes(8 * self.positions))
+        self.prompt_offsets = array("q")
         self.unknown_lines: list[UnknownLine] = []
         self.strays = 0
         self.finishes: Counter[str] = Counter()
@@ -192,15 +195,11 @@ def load_standing(
     retry_errors: bool = False,
 ) -> Standing:
     """Work out a dataset's standing from its files. ``retry_errors``: positions with an error row are owed again."""
-    ids = bytearray()
-    for number, prompt in enumerate(read_ids(folder.prompts)):
-        if prompt.position != number:
-            place = f"{folder.prompts}:{number + 1}"
-            raise StorageError(f"{place}: position {prompt.position} stands where {number} belongs")
-        ids += bytes.fromhex(prompt.id)
-    _refuse_shortened(folder, len(ids) // ID_BYTES)
-    standing = Standing(bytes(ids), samples, budget, counts)
-    for entry in scan(folder.journal):
+    prompts = index_of(folder.prompts, folder.prompts_index)
+    _refuse_shortened(folder, len(prompts.ids) // ID_BYTES)
+    standing = Standing(prompts.ids, samples, budget, counts)
+    standing.prompt_offsets = prompts.offsets
+    for entry in entries(folder.journal, folder.journal_index):
         if isinstance(entry, UnknownLine):
             standing.unknown_lines.append(entry)
         else:

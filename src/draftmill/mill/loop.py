@@ -24,6 +24,7 @@ from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
+from draftmill.mill.collector import rare_collections
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Outlook, sample_loads
 from draftmill.mill.mixing import next_to_send
@@ -124,6 +125,10 @@ class Loop:
 
     async def run(self) -> Ending:
         """Until everything is settled or something stops it. The files are synced when it returns."""
+        with rare_collections():
+            return await self._run()
+
+    async def _run(self) -> Ending:
         self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure))
         for seat in self.seats:
             seat.begin(self._outlook().held)
@@ -405,11 +410,9 @@ class Loop:
         """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""
         due = min(lane.due() for lane in self._lanes)
         timeout = min(1.0, max(0.01, due - clock.now()))
-        try:
-            async with asyncio.timeout(timeout):  # wait_for (3.11) loses a cancel that comes together with the wake
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        timer = asyncio.get_running_loop().call_later(timeout, self._wake.set)
+        await self._wake.wait()
+        timer.cancel()
         self._wake.clear()
 
     def _check_patience(self) -> None:

@@ -1,10 +1,10 @@
 """One dataset as a stream of owed prompts, in order, held back where its budget is already forecast to be reached."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.prompts import PromptHead, read_heads
+from draftmill.journal.prompts import Heads, PromptHead
 from draftmill.journal.reader import beginning_at
 from draftmill.journal.writer import Appender
 from draftmill.ledger.standing import Standing
@@ -62,7 +62,8 @@ class Stream:
         self._taken_tokens = 0
         self._unsent = self._unsent_at_start = standing.owed_before(self.end)
         self._known = 0  # what the answered positions before the pointer hold of the budget
-        self._heads: Iterator[PromptHead] = read_heads(folder.prompts)
+        self._heads = Heads(folder.prompts, standing.prompt_offsets)
+        self._pointer = 0
         self._ahead: PromptHead | None = None
         if standing.budget is not None:
             for tokens, cut in standing.lengths():
@@ -171,18 +172,18 @@ class Stream:
         return self.suspects
 
     def close(self) -> None:
+        self._heads.close()
         for file in (self.journal, self.errors, self.suspects):
             if file is not None:
                 file.close()
 
     def _advance(self) -> PromptHead | None:
-        for prompt in self._heads:
-            if prompt.position >= self.end:
-                break
-            if self.standing.is_owed(prompt.position):
-                return prompt
-            self._known += self.standing.counted(prompt.position)
-        self._heads = iter(())
+        while self._pointer < self.end:
+            position = self._pointer
+            self._pointer += 1
+            if self.standing.is_owed(position):
+                return self._heads.at(position)
+            self._known += self.standing.counted(position)
         return None
 
     def _reached(self) -> bool:

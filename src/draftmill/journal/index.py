@@ -1,0 +1,199 @@
+"""What a start needs to know of two large files, beside them: so that a resume does not read them from end to end.
+
+``prompts.index`` holds the id and the line's offset of every prompt; ``raw_responses.index`` one fixed-size record for
+every line of the journal. Neither is ever trusted over its file: an index that is missing, damaged, or not of the file
+that lies there now is made again by reading that file, and what was appended since is read from where the index ends.
+"""
+
+import hashlib
+import os
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from struct import Struct, error
+from typing import IO
+
+from draftmill.errors import StorageError
+from draftmill.journal.files import replacing
+from draftmill.journal.reader import Entry, UnknownLine, read_line, scan_from
+from draftmill.records import Finish
+
+_HEADER = Struct("<8s2Q32sI")  # kind and version, records, bytes of the file that they stand for, its digest, checksum
+_JOURNAL, _PROMPTS = b"dmjourn1", b"dmpromp1"
+# id, offset, position, turn, prompt tokens, completion tokens, limit, continued, finish and flags
+_RECORD = Struct("<16sQ6IB")
+_FINISHES = tuple(Finish)
+_PARTIAL, _REDRAWN, _LOOK = 4, 8, 16  # _LOOK: no line that a record can hold; the journal's own line is read
+_ID = 16
+_CHUNK = 4096 * _RECORD.size
+_BLOCK, _BLOCKS = 4096, 64  # of a file that are looked at: all of a small one, the ends and some between of a large one
+WORTH = 1 << 18  # bytes of a file below which no index is written
+_GROWTH = 16  # an index is written again when a 16th of the journal is not in it
+
+
+def entries(journal: Path, index: Path, worth: int = WORTH) -> Iterator[Entry | UnknownLine]:
+    """What ``scan`` gives, through the index as far as it reaches. The index is renewed where that is worth it."""
+    if not journal.exists():
+        return
+    with journal.open("rb") as file:
+        count, covered = _covers(index, file)
+        size = os.fstat(file.fileno()).st_size
+        indexed: Iterator[bytes] = _chunks(index, count) if count else iter(())
+        old = chain.from_iterable(map(_RECORD.iter_unpack, indexed))
+        for number, record in enumerate(old, start=1):
+            yield _entry(record) if not record[8] & _LOOK else read_line(file, record[1], number)
+        rest = scan_from(file, covered, count + 1)
+        if size - covered < max(worth, size // _GROWTH if covered else 0, 1):
+            yield from (entry for entry, _ in rest)
+            return
+        fresh = bytearray()
+        for entry, end in rest:
+            fresh += _record(entry, covered)
+            covered = end
+            yield entry
+        _write(index, _JOURNAL, count + len(fresh) // _RECORD.size, covered, file, chain(_kept(index, count), [fresh]))
+
+
+class PromptIndex:
+    """The ids of a dataset's prompts, 16 bytes each, and where their lines start."""
+
+    def __init__(self, ids: bytes, offsets: "array[int]") -> None:
+        self.ids = ids
+        self.offsets = offsets
+
+
+def read_prompt_index(prompts: Path, index: Path) -> PromptIndex | None:
+    """The index of the prompts file as it lies there; None where it has to be made."""
+    with prompts.open("rb") as file:
+        header = _header(index, _PROMPTS)
+        size = os.fstat(file.fileno()).st_size
+        if header is None or header[2] != size or header[3] != _digest(file, size, _changed(file)):
+            return None
+    count = header[1]
+    body = index.read_bytes()[_HEADER.size :]
+    if len(body) != count * (_ID + 8) or zlib.crc32(body) != header[4]:
+        return None
+    offsets = array("q")
+    offsets.frombytes(memoryview(body)[count * _ID :])
+    return PromptIndex(body[: count * _ID], offsets)
+
+
+def write_prompt_index(prompts: Path, index: Path, made: PromptIndex, worth: int) -> None:
+    with prompts.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size >= worth and len(made.ids) == _ID * len(made.offsets):
+            parts = [made.ids, made.offsets.tobytes()]
+            _write(index, _PROMPTS, len(made.offsets), size, file, parts, _changed(file))
+
+
+def _record(entry: Entry | UnknownLine, offset: int) -> bytes:
+    if isinstance(entry, Entry):
+        flags = _FINISHES.index(entry.finish_reason) | _PARTIAL * entry.partial | _REDRAWN * entry.redrawn
+        try:
+            id = bytes.fromhex(entry.id)
+            if id.hex() == entry.id and len(id) == _ID:
+                return _RECORD.pack(
+                    id,
+                    offset,
+                    entry.position,
+                    entry.turn,
+                    entry.prompt_tokens,
+                    entry.completion_tokens,
+                    entry.limit,
+                    entry.continued,
+                    flags,
+                )
+        except (ValueError, error):  # no such id, or a number that needs more room
+            pass
+    return _RECORD.pack(b"", offset, 0, 0, 0, 0, 0, 0, _LOOK)
+
+
+def _entry(record: tuple[bytes, int, int, int, int, int, int, int, int]) -> Entry:
+    id, offset, position, turn, prompt_tokens, completion_tokens, limit, continued, flags = record
+    return Entry(
+        id.hex(),
+        position,
+        turn,
+        prompt_tokens,
+        completion_tokens,
+        _FINISHES[flags & 3],
+        limit,
+        flags & _PARTIAL != 0,
+        continued,
+        flags & _REDRAWN != 0,
+        offset,
+    )
+
+
+def _covers(index: Path, file: IO[bytes]) -> tuple[int, int]:
+    """How many lines, in how many bytes, an index has of this journal; none where it is not this journal's."""
+    header = _header(index, _JOURNAL)
+    if header is None or header[2] > os.fstat(file.fileno()).st_size or header[3] != _digest(file, header[2]):
+        return 0, 0
+    checksum = size = 0
+    for chunk in _chunks(index, header[1]):
+        checksum, size = zlib.crc32(chunk, checksum), size + len(chunk)
+    return (header[1], header[2]) if checksum == header[4] and size == header[1] * _RECORD.size else (0, 0)
+
+
+def _header(index: Path, kind: bytes) -> tuple[bytes, int, int, bytes, int] | None:
+    try:
+        with index.open("rb") as file:
+            data = file.read(_HEADER.size)
+    except OSError:
+        return None
+    found = _HEADER.unpack(data) if len(data) == _HEADER.size else None
+    return found if found and found[0] == kind else None
+
+
+def _chunks(index: Path, count: int) -> Iterator[bytes]:
+    with index.open("rb") as file:
+        file.seek(_HEADER.size)
+        left = count * _RECORD.size
+        while left and (chunk := file.read(min(left, _CHUNK))):
+            left -= len(chunk)
+            yield chunk
+
+
+def _kept(index: Path, count: int) -> Iterable[bytes | bytearray]:
+    return _chunks(index, count) if count else ()
+
+
+def _write(
+    index: Path,
+    kind: bytes,
+    count: int,
+    covered: int,
+    file: IO[bytes],
+    parts: Iterable[bytes | bytearray],
+    changed: int = 0,
+) -> None:
+    """Put an index in place, whole or not at all. One that cannot be written is done without."""
+    try:
+        with replacing(index) as temporary, temporary.open("wb") as out:
+            out.write(bytes(_HEADER.size))
+            checksum = 0
+            for part in parts:
+                checksum = zlib.crc32(part, checksum)
+                out.write(part)
+            out.seek(0)
+            out.write(_HEADER.pack(kind, count, covered, _digest(file, covered, changed), checksum))
+    except StorageError:
+        pass
+
+
+def _changed(file: IO[bytes]) -> int:
+    """When a file that is never appended to was written last."""
+    return os.fstat(file.fileno()).st_mtime_ns
+
+
+def _digest(file: IO[bytes], size: int, changed: int = 0) -> bytes:
+    """What the first ``size`` bytes of a file hold, its length included: of a large one, blocks all over it."""
+    hash = hashlib.blake2b(b"%d %d" % (size, changed), digest_size=32)
+    blocks = -(-size // _BLOCK)
+    for number in range(min(blocks, _BLOCKS)):
+        start = number * _BLOCK if blocks <= _BLOCKS else number * (size - _BLOCK) // (_BLOCKS - 1)
+        hash.update(os.pread(file.fileno(), min(_BLOCK, size - start), start))
+    return hash.digest()
