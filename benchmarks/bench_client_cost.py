@@ -2,7 +2,8 @@
 
 A server on the loopback interface answers every ``/generate`` at once (500 ids in, 1,000 out), so that all the time is
 the client's. draftmill does everything that it does in a run: checks, journal with sync, standing. The bare loop sends
-the same bytes, encoded as fast, and writes the raw reply to a file. Each client runs in a process of its own; CPU is user + system time.
+the same bytes, encoded as fast, and writes the raw reply to a file. Each client runs in a process of its own; CPU is
+user + system time.
 
 Usage: bench_client_cost.py [REQUESTS]
 """
