@@ -14,7 +14,6 @@ _YOUNG = 20_000  # objects: a few hundred calls, should all of them end in cycle
 @contextmanager
 def rare_collections() -> Iterator[None]:
     before = gc.get_threshold()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, 20, 20)
     try:
