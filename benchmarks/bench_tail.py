@@ -2,7 +2,7 @@
 
 The bound is the tokens that count ÷ the steady rate with an endless backlog of the same mix (the middle of a run of
 80 M tokens), or the longest single answer alone on the server, whichever is greater. Concurrency is fixed: 60, which is
-the KV pool ÷ the 3,740 tokens that a request of this mix holds on average (43 run), and 40 % more in its queue.
+the KV pool ÷ the 3,740 tokens that a request of this mix holds on average (43 run), and 40 % more, which wait.
 A long prompt at the queue's head holds up what is behind it; at 48 that costs 1 % of the speed, which is all that the
 whole run has to gain. Next to it both orders without a barrier, and dataset after dataset at a fixed 150 and 32.
 

@@ -106,8 +106,8 @@ class Flights:
             self._rate.note(tokens - flight.tokens, self._now() - flight.since)
 
     def roughly(self) -> float:
-        """``expected`` as it was at most a 50th of all answers ago: costs nothing, but to build the curve anew then."""
-        if self._forecast.stale:
+        """``expected`` as it was an eighth of all answers ago at most: costs nothing but a new curve then."""
+        if self._forecast.stale(1 / 8):
             self._refresh()
         return self._beside + self._expected
 

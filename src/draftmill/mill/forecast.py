@@ -48,14 +48,13 @@ class Forecast:
             self._events[bucket] += 1
             self._event_tokens[bucket] += tokens
 
-    @property
-    def stale(self) -> bool:
-        """Whether enough has been added that the curve should be built anew."""
-        return self.ended - self._built_of > self._built_of / _GROWTH
+    def stale(self, growth: float = 1 / _GROWTH) -> bool:
+        """Whether so large a share has been added that the curve should be built anew."""
+        return self.ended - self._built_of > self._built_of * growth
 
     def refresh(self, under_way: Iterable[float]) -> None:
         """Build the curve anew where enough has been added. ``under_way``: tokens of each answer that still runs."""
-        if self.stale:
+        if self.stale():
             self._build(under_way)
 
     def mean(self) -> float:
