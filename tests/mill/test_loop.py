@@ -634,3 +634,14 @@ def test_a_long_prompt_goes_to_its_own_lane(tmp_path: Path) -> None:
     assert milled.standing().tally().counting == 30
     assert most == 1 and engine.most_running > 1
     assert [r.prompt_ids for r in engine.requests] == prompts  # the order stays
+
+
+def test_an_engine_that_refuses_prompts_one_by_one_is_not_called_broken(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(40)})
+
+    async def refuse(request: Request) -> Reply:
+        await asyncio.sleep(0.02)
+        raise PromptFault("scripted: too long")
+
+    assert run.run(ScriptedEngine(refuse), limits=Limits(patience=0.05)) is Ending.DONE
+    assert run.standing().tally().error == 40

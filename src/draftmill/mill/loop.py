@@ -15,6 +15,7 @@ from draftmill.errors import (
     CapacityFault,
     DraftmillError,
     EngineError,
+    PromptFault,
     ReplyFault,
     RunError,
     SetupFault,
@@ -322,7 +323,8 @@ class Loop:
         if isinstance(fault, TransportFault) and not work.faults:
             work.seen = self._answers
         then = decide(fault, work, self._answers)
-        self._failing_since = self._failing_since or clock.now()
+        if not isinstance(fault, PromptFault):  # an engine that refuses one prompt works
+            self._failing_since = self._failing_since or clock.now()
         work.tries += not isinstance(fault, CapacityFault | SetupFault)
         if then is Then.ERROR:
             kind = "engine_death" if isinstance(fault, TransportFault) else "prompt"
