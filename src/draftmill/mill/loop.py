@@ -26,6 +26,7 @@ from draftmill.journal.writer import Appender
 from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
 from draftmill.mill.collector import rare_collections
+from draftmill.mill.drain import drain
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Outlook, sample_loads
 from draftmill.mill.mixing import next_to_send
@@ -37,7 +38,6 @@ from draftmill.recipe import Lane, Order
 from draftmill.records import Completion, Failure, Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
-_CANCEL_SECONDS = 10.0  # for cancelled calls to let go of their connections
 
 
 class Ending(Enum):
@@ -142,7 +142,9 @@ class Loop:
                     break
                 self._check_patience()
                 await self._sleep()
-            await self._drain()
+            await drain(self._calls, 0.0 if self.error else self._limits.drain, self._tell, asks=self.error is None)
+            for errand in self._errands:
+                errand.cancel()
         finally:
             sampler.cancel()
             await asyncio.gather(sampler, return_exceptions=True)
@@ -430,43 +432,6 @@ class Loop:
             why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.last_fault}" for seat in self.seats)
             advice = "mend the engine and run the same command again; what was in flight is owed, nothing is lost"
             self.stop(Ending.FAILED, RunError(f"no engine takes work: {why}", advice))
-
-    async def _drain(self) -> None:
-        """At a stop: engines that can give beginnings end their calls, the others' calls get their time to finish.
-
-        What has no end then is let go; its position stays owed, with its beginning where there is one.
-        """
-        if self._calls and self.error is None:
-            calls = dict(self._calls)
-            ended = await self._abort(calls)
-            rest = set(calls) - ended
-            if rest:
-                many, seconds = len(rest), self._limits.drain
-                self._tell("drain", "run", f"{many} in flight get up to {seconds:.0f} s to finish; Ctrl-C again: none")
-                await asyncio.wait(rest, timeout=self._limits.drain)
-        for task in self._calls:
-            task.cancel()
-        if self._calls:
-            await asyncio.wait(set(self._calls), timeout=_CANCEL_SECONDS)
-        for errand in self._errands:
-            errand.cancel()
-
-    async def _abort(self, calls: dict["asyncio.Task[None]", Call]) -> set["asyncio.Task[None]"]:
-        """End the calls whose engines can give beginnings, and wait for those. Returns them."""
-        asked = await asyncio.gather(*(self._ask_abort(call) for call in calls.values()))
-        ended = {task for task, gives in zip(calls, asked, strict=True) if gives}
-        if ended:
-            self._tell("drain", "run", f"{len(ended)} answers in flight are ended; their beginnings are kept")
-            await asyncio.wait(ended, timeout=_CANCEL_SECONDS)
-        return ended
-
-    async def _ask_abort(self, call: Call) -> bool:
-        if not call.stream.continues:
-            return False
-        try:
-            return await asyncio.wait_for(call.seat.engine.abort(call.request.tag), _CANCEL_SECONDS)
-        except (EngineError, TimeoutError):
-            return False
 
 
 class _Suspect(ReplyFault):
