@@ -645,3 +645,12 @@ def test_an_engine_that_refuses_prompts_one_by_one_is_not_called_broken(tmp_path
 
     assert run.run(ScriptedEngine(refuse), limits=Limits(patience=0.05)) is Ending.DONE
     assert run.standing().tally().error == 40
+
+
+def test_two_starts_never_use_one_tag(tmp_path: Path) -> None:
+    """A server that notices late that a killed start has gone ends that start's calls by their tags."""
+    engines = [ScriptedEngine(), ScriptedEngine()]
+    for number, engine in enumerate(engines):
+        Milled(tmp_path / str(number), {"a": prompts(3)}).run(engine)
+    tags = [request.tag for engine in engines for request in engine.requests]
+    assert len(set(tags)) == 6

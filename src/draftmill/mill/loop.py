@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -65,7 +66,7 @@ class Limits:
 class Loop:
     """Feeds the seats until nothing is owed, then says why it ended.
 
-    ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's. One ending
+    ``start`` is part of every request's tag, random unless given; ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's. One ending
     holds an error in ``error``; then nothing received is lost, and what was in flight is owed again.
     """
 
@@ -81,6 +82,7 @@ class Loop:
         tell: Callable[[str, str, str], None],
         load_log: Appender,
         seed: int = 0,
+        start: str = "",
         order: Order = "together",
     ) -> None:
         self.streams = streams
@@ -102,6 +104,8 @@ class Loop:
         self._wake = asyncio.Event()
         self._calls: dict[asyncio.Task[None], Call] = {}
         self._errands: set[asyncio.Task[None]] = set()
+        # a server may still end the calls of a start that was killed, by their tags: ours must not be among them
+        self._start = start or secrets.token_hex(4)
         self._order = itertools.count()
         self._alone: list[Work] = []
         self._one_alone = False
@@ -232,7 +236,7 @@ class Loop:
             limit=max(rest, 0),
             sampling=stream.sampling,
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
-            tag=f"{prompt.id}-{prompt.turn}-{next(self._order)}",
+            tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
             seed=redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None,
         )
         call = Call(lane, seat, stream, work, request)

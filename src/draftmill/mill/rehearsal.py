@@ -197,6 +197,7 @@ class _Play:
                     limits=limits,
                     tell=self._tell,
                     load_log=load_log,
+                    start="rehearsal",
                     order=scene.order,
                 )
                 beside = asyncio.ensure_future(during(Stage(loop, self._hosts))) if during else None
