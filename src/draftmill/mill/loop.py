@@ -66,8 +66,9 @@ class Limits:
 class Loop:
     """Feeds the seats until nothing is owed, then says why it ended.
 
-    ``start`` is part of every request's tag, random unless given; ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's. One ending
-    holds an error in ``error``; then nothing received is lost, and what was in flight is owed again.
+    ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's; ``start`` is
+    part of every request's tag, random unless given. One ending holds an error in ``error``; then nothing received is
+    lost, and what was in flight is owed again.
     """
 
     def __init__(
