@@ -10,7 +10,7 @@ from draftmill.cli.app import app
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Tally
 from draftmill.mill.prompts import Prepared
-from draftmill.recipe import Dataset, EngineSpec, Lane, LongPrompts, Recipe, Sampling
+from draftmill.recipe import Control, Dataset, EngineSpec, Lane, LongPrompts, Recipe, Sampling
 from draftmill.records import Completion, Failure, Prompt, Row
 
 ROOT = Path(__file__).parent.parent
@@ -29,6 +29,10 @@ def test_every_key_of_a_recipe(part: type[recipes.Recipe]) -> None:
 @pytest.mark.parametrize("line", [Settings, Prompt, Completion, Failure, Row, Prepared])
 def test_every_field_of_a_runs_lines(line: type[Prompt]) -> None:
     assert set(line.__struct_fields__) - code_words("docs/run-folder.md") == set()
+
+
+def test_every_key_of_the_control_file() -> None:
+    assert Control.model_fields.keys() - code_words("docs/run-folder.md") == set()
 
 
 def test_every_state_of_a_position() -> None:

@@ -288,8 +288,10 @@ class Loop:
         call.lane.in_flight -= 1
         call.seat.in_flight -= 1
         self._one_alone = self._one_alone and not call.alone
-        self._wake.set()
+        if task.cancelled():
+            self._returns.cut(call)
         self.crashed(task)
+        self._wake.set()
 
     # waiting and ending
 

@@ -68,16 +68,7 @@ class Returns:
             if reason := check_reply(request, reply, self._vocab_size):
                 raise _Suspect(f"{seat.engine.name}: {reason}", reply)
         except EngineError as fault:
-            self.failed(call, fault)
-        except asyncio.CancelledError:
-            if call.stalled:
-                self.failed(call, call.stalled)
-                return
-            self._keep_beginning(call)
-            if not call.moves:
-                raise
-            call.work.redrawn = True  # unless its beginning is known
-            call.lane.later(call.work, 0.0)
+            self._failed(call, fault)
         else:
             seat.answered()
             self.failing_since = None
@@ -88,6 +79,16 @@ class Returns:
                 call.lane.later(call.work, 0.0)
             else:
                 self.keep(call, reply)
+
+    def cut(self, call: Call) -> None:
+        """The call was cancelled, maybe before it was made at all."""
+        if call.stalled:
+            self._failed(call, call.stalled)
+            return
+        self._keep_beginning(call)
+        if call.moves:
+            call.work.redrawn = True  # unless its beginning is known
+            call.lane.later(call.work, 0.0)
 
     def keep(self, call: Call, reply: Reply) -> None:
         """Journal a whole answer."""
@@ -127,9 +128,10 @@ class Returns:
             return None
 
         def hear(ids: list[int]) -> None:
+            if len(ids) > len(call.heard):
+                call.seat.progress.heard(clock.now())
+                self.failing_since = None
             call.hear(ids)
-            call.seat.progress.heard(clock.now())
-            self.failing_since = None
             if clock.now() - call.marked >= every:
                 self._journal_piece(call, call.piece(self._vocab_size))
 
@@ -145,7 +147,7 @@ class Returns:
 
     # faults
 
-    def failed(self, call: Call, fault: EngineError) -> None:
+    def _failed(self, call: Call, fault: EngineError) -> None:
         """A call has failed: what follows for its engine and for its prompt."""
         seat, work = call.seat, call.work
         match fault:

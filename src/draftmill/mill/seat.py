@@ -201,7 +201,7 @@ class Seat:
                 continue
             if self.state is not State.DOUBTED:
                 self._tell("back", self.engine.name, "answers again")
-            self.state, self.identity = State.OPEN, identity
+            self.state, self.identity, self.progress = State.OPEN, identity, Progress()
             wake()
             return
 

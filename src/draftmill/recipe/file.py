@@ -33,7 +33,7 @@ def load(path: Path, overrides: Overrides | None = None) -> Recipe:
 
 
 def read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
-    """A file's content, and its tree for line numbers. Raises RecipeError for no YAML, FileNotFoundError for no file."""
+    """A file's content, and its tree for line numbers. Raises RecipeError for no YAML, FileNotFoundError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
