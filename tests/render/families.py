@@ -21,6 +21,7 @@ CORPUS = [
     '{"name": "get_weather", "arguments": {"city": "Paris"}}',
     "functions.get_weather:0 functions.bash:1 commentary analysis final json assistant system user",
     "I should look at the weather first.\n\nThe weather is fine.\n",
+    "\n\n",
     '<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>\n',
 ]
 
