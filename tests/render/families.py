@@ -9,6 +9,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
+from draftmill.render import gguf
 from draftmill.render.dialect import Dialect
 from draftmill.render.markers import Custom
 from draftmill.render.template import ChatTemplate
@@ -478,7 +479,7 @@ def tokenizer(markers: dict[str, int], template: str, stops: tuple[str, ...] = (
     """A byte-level BPE trained on CORPUS, with these markers at these ids."""
     vocabulary, merges = _trained()
     backend = Backend(models.BPE(vocab={**vocabulary, **markers}, merges=merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.pre_tokenizer = gguf._pre_tokenizer(gguf._PATTERNS["qwen2"])
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in markers])
     inner = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token=bos, clean_up_tokenization_spaces=False)
@@ -489,7 +490,7 @@ def tokenizer(markers: dict[str, int], template: str, stops: tuple[str, ...] = (
 @cache
 def _trained() -> tuple[dict[str, int], list[tuple[str, str]]]:
     backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.pre_tokenizer = gguf._pre_tokenizer(gguf._PATTERNS["qwen2"])
     trainer = trainers.BpeTrainer(
         vocab_size=420, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )

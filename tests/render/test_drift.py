@@ -31,7 +31,7 @@ def drifted(model: Model, ids: list[int], messages: list[dict[str, Any]] | None 
     [
         ("smollm2", {}, "The weather is fine.■", Reason.NONE),
         ("smollm2", {}, "The weather is", Reason.NONE),  # cut, and the rendering begins with it
-        ("smollm2", {}, "\n The weather \n■", Reason.NONE),
+        ("smollm2", {}, " The weather \n■", Reason.NONE),
         ("smollm2", {}, "hi□", Reason.NONE),  # no end for this model, but text like any other
         ("gemma", {}, "hi■", Reason.NONE),
         ("gemma", {}, " hi■", Reason.WHITE_SPACE),
