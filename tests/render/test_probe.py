@@ -53,6 +53,24 @@ def test_what_a_familys_template_does(name: str, arguments: dict[str, Any], form
     assert dialect.native_tools is ("tools-ignored" not in codes and dialect.markers.calls)
 
 
+@pytest.mark.parametrize("name", [n for n in FIXTURES if families.plain_model(n).dialect.native_tools])
+def test_tools_come_out_in_the_familys_own_form(name: str) -> None:
+    """As BFCL has them: several, with dots in their names and nested schemas."""
+    schema = {
+        "type": "object",
+        "properties": {"side": {"type": "integer", "description": "Zürich ≥ 3"}},
+        "required": [],
+    }
+    named = ["triangle_properties.get", "circle_properties.get"]
+    tools = [{"type": "function", "function": {"name": n, "description": n, "parameters": schema}} for n in named]
+    user = {"role": "user", "content": "zqx"}
+    text = families.plain_model(name).dialect.text(Conversation([user], tools))
+    plain = families.plain_model(name).dialect.text(Conversation([user]))
+    assert all(f"{n}" in text for n in named)
+    assert len(text) > len(plain)
+    assert text[text.index("zqx") :] == plain[plain.index("zqx") :]
+
+
 def test_every_finding_says_what_it_means() -> None:
     findings = {f for name in FIXTURES for f in families.plain_model(name).dialect.findings}
     assert all(len(f.message) > 20 and len(f.meaning) > 20 and not f.meaning.endswith(".") for f in findings)

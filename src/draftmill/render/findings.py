@@ -20,3 +20,13 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
     meaning: str
     concern: Concern = Concern.ALL
+
+
+def tools_as_text(rows: int, of: int, first: str) -> Finding:
+    """A dataset whose tools stand in system prompts, for a model with a form of its own; ``first`` is a row's place."""
+    return Finding(
+        "tools-as-text",
+        f"{rows} of {of} rows have their tools as text in the system prompt, the first at {first}",
+        "the model gets them in a form that it was not trained on; `prepare --native-tools` makes them its own",
+        Concern.TOOLS,
+    )
