@@ -23,11 +23,23 @@ class Where(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-class Conversation(msgspec.Struct, frozen=True):
-    """One prompt in the OpenAI schema: ends with the last user or tool message, with no answer after it."""
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a recorded conversation goes on after an answer: ``recorded`` are the assistant messages that stand in that
+    answer's place, ``then`` those behind them that lead to the next answer."""
+
+    then: list[Message]
+    recorded: list[Message] = []
+
+
+class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One prompt in the OpenAI schema: ends with the last user or tool message, with no answer after it.
+
+    ``later`` are the turns that follow its answer, where they are to be generated too.
+    """
 
     messages: list[Message]
     tools: list[Tool] | None = None
+    later: list[Turn] = []
 
 
 class SourceRow(msgspec.Struct, frozen=True):
@@ -48,8 +60,9 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """One generation to make: a line of ``prompts.jsonl``.
 
     ``id`` is a content hash (dataset, canonical conversation, occurrence); ``position`` is the conversation's rank in
-    its dataset's order, from 0; ``turn`` counts the generations inside one conversation, from 0. ``where`` is the
-    source row. A conversation that the template refuses has a ``fault`` and no ids.
+    its dataset's order, from 0; ``turn`` counts the generations inside one conversation, from 0, and ``later`` is what
+    the dataset has for those after the first. ``where`` is the source row. A conversation that the template refuses has
+    a ``fault`` and no ids.
     """
 
     id: str
@@ -61,6 +74,7 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     where: str = ""
     turn: int = 0
     fault: str = ""
+    later: list[Turn] = []
 
 
 class Finish(StrEnum):
@@ -72,6 +86,17 @@ class Finish(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     ABORT = "abort"
+
+
+class Ended(StrEnum):
+    """Why a conversation ends before its recording: what its answer is, so that nothing recorded fits behind it."""
+
+    TRUNCATED = "truncated"
+    THINKING = "thinking unclosed"
+    UNREADABLE = "unreadable call"
+    OTHER_CALLS = "other calls"
+    NO_CALLS = "no calls"
+    UNRECORDED = "unrecorded calls"
 
 
 class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,6 +124,9 @@ class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
     partial: bool = False
     continued: int = 0
     redrawn: bool = False
+    prompt_ids: list[int] = []
+    more: bool = False
+    ended: Ended | None = None
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ def test_the_shortest_prefix_that_reaches_the_budget_counts() -> None:
         dataset.done(entry(position, tokens))
     tally = dataset.tally()
     assert dataset.cut() == 3
-    assert list(dataset.counting()) == [(0, 0), (1, 10), (2, 20)]
+    assert list(dataset.counting()) == [(0, [0]), (1, [10]), (2, [20])]
     assert (tally.counting, tally.surplus, tally.owed, tally.not_needed) == (3, 2, 0, 1)
     assert tally.counting_tokens == 100 and not dataset.exhausted()
 

@@ -18,14 +18,14 @@ from typing import IO
 from draftmill.errors import StorageError
 from draftmill.journal.files import replacing
 from draftmill.journal.reader import Entry, UnknownLine, read_line, scan_from
-from draftmill.records import Finish
+from draftmill.records import Ended, Finish
 
 _HEADER = Struct("<8s2Q32sI")  # kind and version, records, bytes of the file that they stand for, its digest, checksum
-_JOURNAL, _PROMPTS = b"dmjourn1", b"dmpromp1"
-# id, offset, position, turn, prompt tokens, completion tokens, limit, continued, finish and flags
-_RECORD = Struct("<16sQ6IB")
-_FINISHES = tuple(Finish)
-_PARTIAL, _REDRAWN, _LOOK = 4, 8, 16  # _LOOK: no line that a record can hold; the journal's own line is read
+_JOURNAL, _PROMPTS = b"dmjourn2", b"dmpromp1"
+# id, offset, position, turn, prompt tokens, completion tokens, limit, continued, finish and flags, why it ended
+_RECORD = Struct("<16sQ6I2B")
+_FINISHES, _ENDED = tuple(Finish), (None, *Ended)
+_PARTIAL, _REDRAWN, _LOOK, _MORE = 4, 8, 16, 32  # _LOOK: no line that a record can hold; the journal's own line is read
 _ID = 16
 _CHUNK = 4096 * _RECORD.size
 _BLOCK, _BLOCKS = 4096, 64  # of a file that are looked at: all of a small one, the ends and some between of a large one
@@ -91,6 +91,7 @@ def write_prompt_index(prompts: Path, index: Path, made: PromptIndex, worth: int
 def _record(entry: Entry | UnknownLine, offset: int) -> bytes:
     if isinstance(entry, Entry):
         flags = _FINISHES.index(entry.finish_reason) | _PARTIAL * entry.partial | _REDRAWN * entry.redrawn
+        flags |= _MORE * entry.more
         try:
             id = bytes.fromhex(entry.id)
             if id.hex() == entry.id and len(id) == _ID:
@@ -104,14 +105,15 @@ def _record(entry: Entry | UnknownLine, offset: int) -> bytes:
                     entry.limit,
                     entry.continued,
                     flags,
+                    _ENDED.index(entry.ended),
                 )
         except (ValueError, error):  # no such id, or a number that needs more room
             pass
-    return _RECORD.pack(b"", offset, 0, 0, 0, 0, 0, 0, _LOOK)
+    return _RECORD.pack(b"", offset, 0, 0, 0, 0, 0, 0, _LOOK, 0)
 
 
-def _entry(record: tuple[bytes, int, int, int, int, int, int, int, int]) -> Entry:
-    id, offset, position, turn, prompt_tokens, completion_tokens, limit, continued, flags = record
+def _entry(record: tuple[bytes, int, int, int, int, int, int, int, int, int]) -> Entry:
+    id, offset, position, turn, prompt_tokens, completion_tokens, limit, continued, flags, ended = record
     return Entry(
         id.hex(),
         position,
@@ -123,6 +125,8 @@ def _entry(record: tuple[bytes, int, int, int, int, int, int, int, int]) -> Entr
         flags & _PARTIAL != 0,
         continued,
         flags & _REDRAWN != 0,
+        flags & _MORE != 0,
+        _ENDED[ended],
         offset,
     )
 

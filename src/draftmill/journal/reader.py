@@ -7,7 +7,7 @@ from typing import IO
 import msgspec
 
 from draftmill.errors import StorageError
-from draftmill.records import Completion, Finish
+from draftmill.records import Completion, Ended, Finish
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -23,6 +23,8 @@ class Entry(msgspec.Struct, frozen=True):
     partial: bool = False
     continued: int = 0
     redrawn: bool = False
+    more: bool = False
+    ended: Ended | None = None
     offset: int = 0
 
 

@@ -14,27 +14,31 @@ from draftmill.records import Completion, Row
 
 
 def row(dataset: str, prompt: PromptHead, completion: Completion) -> Row:
-    """One row: the prompt's ids masked 0, the generated ids, stop token included, masked 1."""
-    if completion.id != prompt.id or completion.prompt_tokens != len(prompt.prompt_ids):
+    """One row: the prompt's ids masked 0, the generated ids, stop token included, masked 1.
+
+    Of a later turn, the prompt's ids stand in the completion.
+    """
+    prompt_ids = completion.prompt_ids if completion.turn else prompt.prompt_ids
+    if completion.id != prompt.id or completion.prompt_tokens != len(prompt_ids):
         raise StorageError(
             f"dataset {dataset}: the completion of position {completion.position} does not belong to its prompt",
             "the prompts or the journal were changed by hand; restore them, or start a new run",
         )
     return Row(
-        input_ids=prompt.prompt_ids + completion.output_ids,
-        loss_mask=[0] * len(prompt.prompt_ids) + [1] * len(completion.output_ids),
+        input_ids=prompt_ids + completion.output_ids,
+        loss_mask=[0] * len(prompt_ids) + [1] * len(completion.output_ids),
         id=prompt.id,
         position=prompt.position,
         turn=completion.turn,
         dataset=dataset,
-        prompt_tokens=len(prompt.prompt_ids),
+        prompt_tokens=len(prompt_ids),
         completion_tokens=len(completion.output_ids),
         finish_reason=completion.finish_reason,
     )
 
 
 def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
-    """Every counting row of a dataset, in position order, one in memory at a time."""
+    """Every counting row of a dataset, in the order of positions and turns, one in memory at a time."""
     counting = standing.counting()
     due = next(counting, None)
     if due is None:
@@ -43,7 +47,8 @@ def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
         for prompt in read_heads(folder.prompts):
             if prompt.position != due[0]:
                 continue
-            yield row(folder.name, prompt, completion_at(file, due[1]))
+            for offset in due[1]:
+                yield row(folder.name, prompt, completion_at(file, offset))
             due = next(counting, None)
             if due is None:
                 return
@@ -65,7 +70,7 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
         journal_bytes=folder.journal.stat().st_size if folder.journal.exists() else 0,
         prompts_bytes=folder.prompts.stat().st_size,
         cut=standing.cut(),
-        rows=sum(1 for _ in standing.counting()),
+        rows=sum(len(offsets) for _, offsets in standing.counting()),
         rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
     )
     if _read_stamp(folder) == stamp:

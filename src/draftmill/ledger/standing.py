@@ -41,13 +41,28 @@ class Tally(msgspec.Struct, frozen=True):
         return sum(states) == self.positions
 
 
+class Said(msgspec.Struct, frozen=True):
+    """The turns of a conversation up to now: their journal offsets, and their tokens together."""
+
+    offsets: list[int] = []
+    tokens: int = 0
+    counted: int = 0
+
+    def and_then(self, entry: Entry, worth: int) -> "Said":
+        return Said([*self.offsets, entry.offset], self.tokens + entry.completion_tokens, self.counted + worth)
+
+
+NOTHING = Said()
+
+
 class Standing:
     """What is known of every position of one dataset; about 38 bytes a position, and 4 more where prompts count.
 
     ``unknown_lines`` are journal lines in a shape that is not known; ``strays`` are whole lines that belong to no
-    position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended,
-    ``continued`` and ``redrawn`` those that took more than one call; ``highest`` is the highest position of any line;
-    ``prompt_offsets`` says where the prompts' lines start, where that is known.
+    position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended, ``ended``
+    why conversations did before their recording, ``continued`` and ``redrawn`` answers that took more than one call;
+    ``highest`` is the highest position of any line; ``prompt_offsets`` says where the prompts' lines start, where that
+    is known. A conversation is one position: it is done with its last turn, and its turns' tokens count together.
     """
 
     def __init__(
@@ -74,40 +89,70 @@ class Standing:
         self.continued = 0
         self.redrawn = 0
         self.highest = -1
+        self.ended: Counter[str] = Counter()
         self._beginnings: dict[int, list[int]] = {}
+        self._said: dict[int, Said] = {}
 
     def done(self, entry: Entry) -> bool:
         """Take in a journaled completion, or the beginning of one.
 
         False where it does not belong here, or its position has one already.
         """
-        position = entry.position
+        position, said = entry.position, self._said.get(entry.position)
         if not self._holds(entry.id, position) or (self._states[position] == _DONE and not entry.partial):
             self.strays += 1
             return False
         self.highest = max(self.highest, position)
+        due = entry.turn == (len(said.offsets) if said else 0)
         if entry.partial:
-            self._beginnings.setdefault(position, []).append(entry.offset)
+            if due:
+                self._beginnings.setdefault(position, []).append(entry.offset)
             return True
+        if not due:
+            self.strays += 1
+            return False
         self._beginnings.pop(position, None)
         self.continued += entry.continued > 0
         self.redrawn += entry.redrawn
-        self._states[position] = _DONE
-        self._tokens[position] = entry.completion_tokens
-        self._counted[position] = self.worth(entry.prompt_tokens, entry.completion_tokens)
-        self._cut_short[position] = entry.finish_reason is Finish.LENGTH
-        self._offsets[position] = entry.offset
         self.finishes[entry.finish_reason.value] += 1
+        worth = self.worth(entry.prompt_tokens, entry.completion_tokens)
+        if said or entry.more:
+            self._said[position] = said = (said or NOTHING).and_then(entry, worth)
+        if not entry.more:
+            if entry.ended:
+                self.ended[entry.ended.value] += 1
+            self._states[position] = _DONE
+            self._cut_short[position] = entry.finish_reason is Finish.LENGTH and not entry.ended
+            self._tokens[position] = said.tokens if said else entry.completion_tokens
+            self._counted[position] = said.counted if said else worth
+            self._offsets[position] = entry.offset
         return True
+
+    def said(self, position: int) -> "Said":
+        """The turns that a conversation has, of one that is owed."""
+        return self._said.get(position) or NOTHING
 
     def beginning(self, position: int) -> list[int]:
         """Journal offsets of the partial lines of an owed position, in their order."""
         return self._beginnings.get(position, [])
 
     def failed(self, failure: Failure) -> None:
-        """Take in an error row; a completion of the same position overrides it."""
-        if self._holds(failure.id, failure.position) and self._states[failure.position] == _OWED:
-            self._states[failure.position] = _FAILED
+        """Take in an error row; a completion of the same position overrides it.
+
+        One of a later turn ends a conversation, whose turns so far stand.
+        """
+        position = failure.position
+        if not self._holds(failure.id, position) or self._states[position] != _OWED:
+            return
+        said = self.said(position)
+        if failure.turn != len(said.offsets):
+            return
+        if said.offsets:
+            self.ended[failure.kind] += 1
+            self._states[position] = _DONE
+            self._tokens[position], self._counted[position] = said.tokens, said.counted
+        else:
+            self._states[position] = _FAILED
 
     def is_owed(self, position: int) -> bool:
         return self._states[position] == _OWED
@@ -156,11 +201,12 @@ class Standing:
             total += self._counted[position]
         return self.needed
 
-    def counting(self) -> Iterator[tuple[int, int]]:
-        """(position, journal offset) of every counting completion, in position order."""
+    def counting(self) -> Iterator[tuple[int, list[int]]]:
+        """Every counting position in order, and the journal offsets of its turns."""
         for position in range(self.cut()):
             if self._states[position] == _DONE:
-                yield position, self._offsets[position]
+                said = self._said.get(position)
+                yield position, [self._offsets[position]] if said is None else said.offsets
 
     def tally(self) -> Tally:
         cut = self.cut()
