@@ -144,6 +144,7 @@ def test_a_refused_answer_says_why() -> None:
         ("kimi", {"content": "b", "reasoning_content": "a"}, "a</think>b■"),
         ("hermes", {"content": "b", "reasoning_content": "a"}, "b■"),
         ("qwen3", {"content": "", "tool_calls": [{}]}, None),
+        ("gpt-oss", {"content": "b"}, None),
     ],
 )
 def test_a_recorded_answer_as_it_was_generated(name: str, message: dict[str, Any], answer: str | None) -> None:
