@@ -10,7 +10,7 @@ from draftmill.cli.app import app
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Tally
 from draftmill.mill.prompts import Prepared
-from draftmill.recipe import Dataset, EngineSpec, Lane, LongPrompts, Recipe, Sampling
+from draftmill.recipe import Control, Dataset, EngineSpec, Lane, LongPrompts, Recipe, Sampling
 from draftmill.records import Completion, Failure, Prompt, Row
 from draftmill.render.drift import Reason
 from draftmill.render.families import FAMILIES
@@ -37,6 +37,10 @@ def test_every_field_of_a_runs_lines(line: type[Prompt]) -> None:
 def test_every_family_finding_and_reason_of_drift() -> None:
     words = code_words("docs/models.md")
     assert {family.name for family in FAMILIES} | set(Code) | set(Reason) <= words
+
+
+def test_every_key_of_the_control_file() -> None:
+    assert Control.model_fields.keys() - code_words("docs/run-folder.md") == set()
 
 
 def test_every_state_of_a_position() -> None:
