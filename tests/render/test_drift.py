@@ -1,10 +1,14 @@
 """Drift: answers whose ids their template gives back, and each way in which it does not."""
 
+import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from draftmill.engines.protocol import Request
+from draftmill.recipe import Sampling
 from draftmill.records import Conversation
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
@@ -140,6 +144,7 @@ def test_a_refused_answer_says_why() -> None:
         ("kimi", {"content": "b", "reasoning_content": "a"}, "a</think>b■"),
         ("hermes", {"content": "b", "reasoning_content": "a"}, "b■"),
         ("qwen3", {"content": "", "tool_calls": [{}]}, None),
+        ("gpt-oss", {"content": "b"}, None),
     ],
 )
 def test_a_recorded_answer_as_it_was_generated(name: str, message: dict[str, Any], answer: str | None) -> None:
@@ -163,3 +168,30 @@ def test_with_the_small_models_own_tokenizer(tokenizer_folder: Path) -> None:
     assert of([*model.ids(" The capital of France is Paris.\n\n1. It is"), end]) is Reason.NONE
     assert of(model.ids("The capital")) is Reason.NONE
     assert of([*model.ids("The"), *model.ids(" cap"), *model.ids("ital"), end]) is Reason.TOKENISATION
+
+
+@pytest.mark.embedded
+def test_the_share_among_real_answers_is_the_one_counted_by_hand(with_embedded: Any, small_model: Path) -> None:
+    """200 answers of the small model, hot enough that it often leaves the tokenizer's own way of cutting words."""
+    loaded = tokenizers.load(str(small_model))
+    template = ChatTemplate(loaded, families.DAY)
+    model = Model(loaded, template, Dialect(loaded, template, {}))
+    conversation = Conversation([{"role": "user", "content": "Write one line about the sea."}])
+    prompt = model.ids(model.dialect.text(conversation))
+    hot = Sampling(temperature=1.5)
+
+    async def answers(engine: Any) -> list[list[int]]:
+        requests = [Request(prompt, 6, hot, template.stop_ids, f"drift-{n}", seed=n) for n in range(200)]
+        return [reply.output_ids for reply in await asyncio.gather(*map(engine.generate, requests))]
+
+    found = with_embedded(answers)
+    end = loaded.special["<|im_end|>"]
+    by_hand = 0
+    for ids in found:
+        content = [id for id in ids if id != end]
+        again = loaded.encode([template.text(conversation, {}) + loaded.decode(content)])[0]
+        by_hand += again != [*prompt, *content]
+    reasons = Counter(drift(ids, prompt, conversation, model.dialect, loaded).reason for ids in found)
+    assert 0 < by_hand < len(found) == 200
+    assert len(found) - reasons[Reason.NONE] == by_hand
+    assert set(reasons) == {Reason.NONE, Reason.TOKENISATION}

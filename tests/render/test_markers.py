@@ -120,7 +120,7 @@ def test_a_marker_that_is_not_one_token_is_told(
     name: str, lacking: tuple[str, ...], told: dict[str, Concern], thinks: bool, calls: bool
 ) -> None:
     dialect = families.made(without(name, *lacking)).dialect
-    findings = [f for f in dialect.findings if f.code == "marker-not-one-token"]
+    findings = [f for f in dialect.findings if f.code == "marker-split"]
     assert {f.message.split("'")[1]: f.concern for f in findings} == told
     assert all(" tokens in this tokenizer, not one" in f.message and f.meaning for f in findings)
     assert (dialect.markers.thinks, dialect.markers.calls) == (thinks, calls)
@@ -181,6 +181,6 @@ def test_a_person_starts_from_a_known_family() -> None:
 
 def test_a_person_names_what_is_no_token() -> None:
     dialect = families.made(CUSTOM, Custom(thinking=("<mind>", "</mind>"), call=("<c>", "</nothing>"))).dialect
-    told = [f.message.split("'")[1] for f in dialect.findings if f.code == "marker-not-one-token"]
+    told = [f.message.split("'")[1] for f in dialect.findings if f.code == "marker-split"]
     assert sorted(told) == ["</mind>", "</nothing>", "<mind>"]
     assert dialect.markers.roles == {22: Role.CALL_OPEN}

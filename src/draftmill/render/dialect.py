@@ -14,7 +14,7 @@ from typing import Any
 from draftmill.records import Conversation, Message, Tool
 from draftmill.render import answer, markers, parse, probe
 from draftmill.render.answer import Answer
-from draftmill.render.findings import Finding
+from draftmill.render.findings import Code, Finding
 from draftmill.render.markers import Custom
 from draftmill.render.parts import Parts
 from draftmill.render.template import ChatTemplate
@@ -41,7 +41,7 @@ class Dialect:
     @property
     def native_tools(self) -> bool:
         """Whether the template shows tools to the model in its own form, and calls can be told from content."""
-        shown = not any(finding.code in ("tools-ignored", "tools-refused") for finding in self.findings)
+        shown = not any(finding.code in (Code.TOOLS_IGNORED, Code.TOOLS_REFUSED) for finding in self.findings)
         return shown and self.markers.calls
 
     def text(self, conversation: Conversation) -> str:

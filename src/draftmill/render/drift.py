@@ -14,7 +14,7 @@ import msgspec
 from draftmill.errors import RenderError
 from draftmill.records import Conversation, Message
 from draftmill.render.dialect import Dialect
-from draftmill.render.families import Role
+from draftmill.render.families import Body, Role
 from draftmill.render.markers import Markers
 from draftmill.render.parts import Kind, Parts
 from draftmill.render.tokenizer import Tokenizer
@@ -74,9 +74,9 @@ def drift(
 def as_generated(message: Message, markers: Markers, tokenizer: Tokenizer, *, opened: bool) -> list[int] | None:
     """The ids that a recorded answer had if its model wrote just this text and nothing else, its end included.
 
-    None for one with tool calls: in which form they were written is not recorded.
+    None where that is not recorded: how tool calls were written, and on which channels gpt-oss said what.
     """
-    if message.get("tool_calls"):
+    if message.get("tool_calls") or markers.body is Body.HARMONY:
         return None
     texts = {role: markers.texts[id] for id, role in markers.roles.items()}
     text = message.get("content") or ""

@@ -11,7 +11,7 @@ import msgspec
 
 from draftmill.errors import RenderError
 from draftmill.render.families import FAMILIES, PLAIN, THINKING, Body, Family, Role
-from draftmill.render.findings import Concern, Finding
+from draftmill.render.findings import Code, Concern, Finding
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
 
@@ -202,6 +202,6 @@ def _not_one_token(tokenizer: Tokenizer, role: Role, text: str) -> Finding:
     message = f"the marker {text!r} ({role}) is {len(ids)} tokens in this tokenizer, not one"
     if role in (Role.THINK_OPEN, Role.THINK_CLOSE):
         meaning = "thinking cannot be told from content: it stays in the content of earlier turns"
-        return Finding("marker-not-one-token", message, meaning, Concern.TURNS)
+        return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS)
     meaning = "tool calls cannot be told from content: a conversation ends at the first call that it would need"
-    return Finding("marker-not-one-token", message, meaning, Concern.TOOLS)
+    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TOOLS)

@@ -19,7 +19,7 @@ from draftmill.render.walk import Walk
 def parse(
     ids: Sequence[int], markers: Markers, *, opened: bool, decode: Decode, tools: Sequence[Tool] | None = None
 ) -> Parts:
-    """The parts of an answer's ids. Never raises, whatever the ids are.
+    """The parts of an answer's ids. Never raises for ids of the vocabulary, in whatever order they come.
 
     ``opened``: the prompt ends inside thinking (``Markers.opened``). ``tools`` are those that the prompt offered: they
     type the arguments of families that write values without quotes, and without them a bare JSON answer is no call.

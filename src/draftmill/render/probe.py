@@ -12,7 +12,7 @@ import msgspec
 from draftmill.errors import RenderError
 from draftmill.records import Conversation, Message, Tool
 from draftmill.render.families import Role
-from draftmill.render.findings import Concern, Finding
+from draftmill.render.findings import Code, Concern, Finding
 from draftmill.render.form import Form, Padding
 from draftmill.render.markers import Markers, Thinking
 from draftmill.render.template import ChatTemplate
@@ -98,10 +98,10 @@ def _prompt(thinking: Thinking) -> list[Finding]:
     if thinking is Thinking.OPENED:
         message = "the generation prompt opens the thinking"
         meaning = "answers begin inside it: the marker that opens it is in the prompt and not among what is learned"
-        return [Finding("thinking-opened", message, meaning)]
+        return [Finding(Code.THINKING_OPENED, message, meaning)]
     if thinking is Thinking.CLOSED:
         message = "the generation prompt ends the thinking before it begins"
-        return [Finding("thinking-closed", message, "answers have no thinking, so the drafter learns none")]
+        return [Finding(Code.THINKING_CLOSED, message, "answers have no thinking, so the drafter learns none")]
     return []
 
 
@@ -109,7 +109,7 @@ def _tools(renders: _Renders) -> list[Finding]:
     without, shown = renders.text([_USER]), renders.text([_USER], [_DUMMY])
     if without is None or (shown is not None and _TOOL in shown):
         return []
-    verb, code = ("refuses", "tools-refused") if shown is None else ("ignores", "tools-ignored")
+    verb, code = ("refuses", Code.TOOLS_REFUSED) if shown is None else ("ignores", Code.TOOLS_IGNORED)
     meaning = "the model is not shown the tools of a conversation, and cannot call what it does not know of"
     return [Finding(code, f"the chat template {verb} `tools`", meaning, Concern.TOOLS)]
 
@@ -123,7 +123,7 @@ def _calls(renders: _Renders) -> tuple[Form, list[Finding]]:
         if text is not None and _CALL in text and _well_written(text):
             form = Form(arguments=arguments)
             return form, [*_as_text(form), *_parallel(renders, form)]
-    verb, code = ("leaves out", "calls-ignored") if seen else ("refuses", "calls-refused")
+    verb, code = ("leaves out", Code.CALLS_IGNORED) if seen else ("refuses", Code.CALLS_REFUSED)
     meaning = "a conversation ends where a later turn would need an earlier call"
     return Form(), [
         Finding(code, f"the chat template {verb} the tool calls of earlier answers", meaning, Concern.TOOLS)
@@ -140,7 +140,7 @@ def _as_text(form: Form) -> list[Finding]:
     if form.arguments != "text":
         return []
     message = "the chat template takes the arguments of tool calls as text, not as an object"
-    return [Finding("arguments-as-text", message, "they are handed to it as JSON with spaces", Concern.TOOLS)]
+    return [Finding(Code.ARGUMENTS_AS_TEXT, message, "they are handed to it as JSON with spaces", Concern.TOOLS)]
 
 
 def _parallel(renders: _Renders, form: Form) -> list[Finding]:
@@ -149,7 +149,7 @@ def _parallel(renders: _Renders, form: Form) -> list[Finding]:
     text = renders.loop(_answer("", calls))
     if text is not None and _OTHER in text:
         return []
-    verb, code = ("refuses", "parallel-refused") if text is None else ("leaves out", "parallel-ignored")
+    verb, code = ("refuses", Code.PARALLEL_REFUSED) if text is None else ("leaves out", Code.PARALLEL_IGNORED)
     message = f"the chat template {verb} all but one of an answer's tool calls"
     return [Finding(code, message, "a conversation ends at an answer that makes several", Concern.TOOLS)]
 
@@ -178,18 +178,18 @@ def _of_reasoning(form: Form, kept_in: Mapping[str, bool]) -> list[Finding]:
     if form.reasoning_key is None or not kept_in.get("turn", True):
         message = "the chat template drops the reasoning of finished turns"
         meaning = "later turns are generated and learned without it, as they are served"
-        findings.append(Finding("reasoning-dropped", message, meaning, Concern.TURNS))
+        findings.append(Finding(Code.REASONING_DROPPED, message, meaning, Concern.TURNS))
     elif "turn" in kept_in:
         message = "the chat template keeps the reasoning of finished turns"
-        findings.append(Finding("reasoning-kept", message, "each later prompt holds it again", Concern.TURNS))
+        findings.append(Finding(Code.REASONING_KEPT, message, "each later prompt holds it again", Concern.TURNS))
     if form.arguments and not kept_in.get("loop", True):
         message = "the chat template drops the reasoning before tool calls, inside a tool loop as well"
         meaning = "answers after a tool result are generated and learned without it, as they are served"
-        findings.append(Finding("reasoning-dropped-in-loop", message, meaning, Concern.TOOLS))
+        findings.append(Finding(Code.REASONING_DROPPED_IN_LOOP, message, meaning, Concern.TOOLS))
     if form.needs_reasoning:
         message = f"the chat template refuses earlier answers without `{form.reasoning_key}`"
         meaning = "recorded answers that have none are given an empty one"
-        findings.append(Finding("reasoning-needed", message, meaning, Concern.TURNS))
+        findings.append(Finding(Code.REASONING_NEEDED, message, meaning, Concern.TURNS))
     return findings
 
 
@@ -197,10 +197,10 @@ def _turns(renders: _Renders) -> list[Finding]:
     findings = []
     if renders.text([_USER]) is not None and renders.text([_USER, _USER]) is None:
         message = "the chat template refuses two user messages in a row"
-        findings.append(Finding("turns-must-alternate", message, "conversations that have them become error rows"))
+        findings.append(Finding(Code.TURNS_MUST_ALTERNATE, message, "conversations that have them become error rows"))
     if renders.text([_USER]) is not None and renders.text([{"role": "system", "content": "zqx"}, _USER]) is None:
         message = "the chat template refuses system prompts"
-        findings.append(Finding("system-refused", message, "conversations that have one become error rows"))
+        findings.append(Finding(Code.SYSTEM_REFUSED, message, "conversations that have one become error rows"))
     return findings
 
 
@@ -208,7 +208,7 @@ def _date(template: ChatTemplate) -> list[Finding]:
     if not template.mentions("strftime_now"):
         return []
     meaning = f"every prompt of this run gets {template.date}, on whatever day it is rendered"
-    return [Finding("date-inserted", "the chat template writes today's date into prompts", meaning)]
+    return [Finding(Code.DATE_INSERTED, "the chat template writes today's date into prompts", meaning)]
 
 
 def _padding(renders: _Renders, form: Form, markers: Markers) -> Padding:
