@@ -9,7 +9,7 @@ import msgspec
 
 from draftmill.errors import StorageError
 from draftmill.journal.index import WORTH, PromptIndex, read_prompt_index, write_prompt_index
-from draftmill.records import Message, Tool
+from draftmill.records import Message, Tool, Turn
 
 T = TypeVar("T")
 
@@ -43,7 +43,17 @@ class PromptText(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
+class PromptTurns(msgspec.Struct, frozen=True):
+    """A prompt as the dataset gave it, with the turns that follow."""
+
+    messages: list[Message]
+    prompt_ids: list[int]
+    tools: list[Tool] | None = None
+    later: list[Turn] = []
+
+
 _head = msgspec.json.Decoder(PromptHead)
+_turns = msgspec.json.Decoder(PromptTurns)
 
 
 def read_heads(path: Path) -> Iterator[PromptHead]:
@@ -97,6 +107,12 @@ class Heads:
                 self._file.readline()
         self._next = position + 1
         return _decoded(_head, self._file.readline(), self._path, position + 1)
+
+    def turns_at(self, position: int) -> PromptTurns:
+        """The whole conversation at a position."""
+        with self._path.open("rb") as file:
+            file.seek(self._offsets[position])
+            return _decoded(_turns, file.readline(), self._path, position + 1)
 
     def close(self) -> None:
         if self._file is not None:

@@ -17,7 +17,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 def canonical(conversation: Conversation) -> bytes:
     """One spelling for equal conversations: sorted keys, no white space."""
-    return _encode(conversation)
+    later = {"later": conversation.later} if conversation.later else {}
+    return _encode({"messages": conversation.messages, "tools": conversation.tools, **later})
 
 
 def conversation_id(dataset: str, conversation: bytes, occurrence: int) -> str:

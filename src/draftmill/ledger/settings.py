@@ -17,7 +17,7 @@ from draftmill.recipe import Dataset, Recipe
 
 _SHOWN = 4  # changes that a message names
 # of one dataset; `name` ties it to its older self
-_FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system")
+_FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system", "turns", "history")
 
 
 class Settings(msgspec.Struct, frozen=True):

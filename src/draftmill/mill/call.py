@@ -98,6 +98,7 @@ class Call:
             partial=partial,
             continued=continued,
             redrawn=redrawn,
+            prompt_ids=prompt.prompt_ids if prompt.turn and not partial else [],
         )
 
 

@@ -100,7 +100,13 @@ class Loop:
         self._no_seat_since: float | None = None
         self._returns = Returns(
             lambda *line: self._scribe.put(*line),
-            Ears(tell, self._wake.set, lambda error: self.stop(Ending.FAILED, error), lambda: self.stop(Ending.ERRORS)),
+            Ears(
+                tell=tell,
+                wake=self._wake.set,
+                fail=lambda error: self.stop(Ending.FAILED, error),
+                too_many=lambda: self.stop(Ending.ERRORS),
+                ended=self.crashed,
+            ),
             vocab_size=vocab_size,
             checkpoint=limits.checkpoint,
             max_errors=limits.max_errors,

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -32,12 +33,13 @@ Put = Callable[..., None]  # (file, line, then): the scribe's
 @dataclass
 class Ears:
     """Who hears of what happens: ``tell(kind, subject, message)``; ``wake`` the dispatcher; ``fail`` ends the run,
-    ``too_many`` does for its error rows."""
+    ``too_many`` does for its error rows; ``ended`` hears of every task."""
 
     tell: Callable[[str, str, str], None]
     wake: Callable[[], None]
     fail: Callable[[DraftmillError], None]
     too_many: Callable[[], None]
+    ended: Callable[["asyncio.Task[None]"], None]
 
 
 class Returns:
@@ -91,14 +93,28 @@ class Returns:
             call.lane.later(call.work, 0.0)
 
     def keep(self, call: Call, reply: Reply) -> None:
-        """Journal a whole answer."""
+        """Journal a whole answer; where its conversation goes on, the next turn follows once that is durable."""
         completion = call.completion(reply)
+        stream, work = call.stream, call.work
+        if stream.dialogue and not (talk := stream.talk(work)).over:
+            ids = work.prompt.prompt_ids
+            ended = stream.dialogue.answered(talk, ids, completion.output_ids, completion.finish_reason)
+            completion = msgspec.structs.replace(completion, more=ended is None, ended=ended)
 
         def durable() -> None:
-            call.stream.answered(completion)
+            stream.answered(completion)
+            if completion.more:
+                self._errand(self._next_turn(call))
             self._ears.wake()
 
-        self._put(call.stream.journal, encode(completion), durable)
+        self._put(stream.journal, encode(completion), durable)
+
+    async def _next_turn(self, call: Call) -> None:
+        """Render the turn that a conversation is at, beside the loop, and queue it."""
+        stream, before = call.stream, call.work
+        prompt = await asyncio.to_thread(stream.turn_of, before.prompt, stream.talk(before))
+        call.lane.later(Work(before.dataset, prompt, talk=before.talk), 0.0)
+        self._ears.wake()
 
     def give_up(self, stream: Stream, work: Work, kind: str, reason: str, engine: str | None) -> None:
         """Write an error row: nothing more is tried of this prompt."""
@@ -190,9 +206,13 @@ class Returns:
             with contextlib.suppress(EngineError):
                 await call.seat.engine.abort(call.request.tag)
 
-        task = asyncio.create_task(abort())
+        self._errand(abort())
+
+    def _errand(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(what)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
+        task.add_done_callback(self._ears.ended)
 
     def _set_aside(self, call: Call, fault: EngineError) -> None:
         """Keep the evidence of a reply that cannot be believed; the second one stops the run."""

@@ -3,12 +3,16 @@
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
+
+from draftmill.errors import RenderError, StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import Heads, PromptHead
-from draftmill.journal.reader import beginning_at
+from draftmill.journal.reader import beginning_at, completion_at
 from draftmill.journal.writer import Appender
-from draftmill.ledger.standing import Standing
+from draftmill.ledger.standing import NOTHING, Said, Standing
 from draftmill.mill import clock
+from draftmill.mill.dialogue import Dialogue, Talk, replay
 from draftmill.mill.flights import Flights
 from draftmill.mill.forecast import Forecast
 from draftmill.mill.mixing import Owed
@@ -24,7 +28,9 @@ class Stream:
 
     A position may be sent while the forecast of all positions before it lies below the budget: those answered with
     their tokens, those under way with what is expected of an answer that is already so long. ``tokens`` are those
-    generated in this start, ``counted`` those of them (and of their prompts) that the budget counts.
+    generated in this start, ``counted`` those of them (and of their prompts) that the budget counts. With a
+    ``dialogue`` each prompt may be the first turn of a conversation, of ``most_turns`` at most: that is one position,
+    whose turns' tokens count together.
     """
 
     def __init__(
@@ -36,6 +42,8 @@ class Stream:
         limit: int,
         first: int | None = None,
         long_limit: int | None = None,
+        dialogue: Dialogue | None = None,
+        most_turns: int = 1,
         now: Callable[[], float] = clock.now,
     ) -> None:
         self.name = dataset.name
@@ -50,11 +58,14 @@ class Stream:
         self.errors = Appender(folder.errors)
         self.suspects: Appender | None = None
         self.completed = 0
+        self.answers = 0
         self.failed = 0
         self.tokens = 0
         self.counted = 0
         self.finishes: Counter[str] = Counter()
-        self.forecast = Forecast(max(self._limits))
+        self.dialogue = dialogue
+        self._said: dict[int, Said] = {}  # the finished turns of conversations under way
+        self.forecast = Forecast(max(self._limits) * most_turns)
         self.continues = not penalised(sampling)
         self._sent_before = standing.highest
         self._flights = Flights(self.forecast, now)
@@ -137,44 +148,93 @@ class Stream:
         return Owed(left, whole, self.forecast.longer_than(_LONG))
 
     def work(self, index: int, prompt: PromptHead) -> Work:
-        """A prompt of this dataset, the ``index``-th, with what the journal holds of its answer."""
+        """A prompt of this dataset, the ``index``-th, with what the journal holds of its answer: its conversation's
+        next turn."""
+        said = self.standing.said(prompt.position)
+        talk = None
+        if said.offsets:
+            talk, prompt = self._resumed(prompt, said)
         offsets = self.standing.beginning(prompt.position)
         if not (offsets and self.continues):
             # prompts are sent in order: one below a journaled position was sent, and maybe drawn, before
-            return Work(index, prompt, redrawn=prompt.position < self._sent_before)
+            redrawn = prompt.turn > 0 or prompt.position < self._sent_before
+            return Work(index, prompt, redrawn=redrawn, talk=talk)
         with self.folder.journal.open("rb") as file:
             begun = beginning_at(file, offsets)
         self.partial(prompt.position, len(begun))
-        return Work(index, prompt, begun=begun, written=len(begun))
+        return Work(index, prompt, begun=begun, written=len(begun), talk=talk)
+
+    def talk(self, work: Work) -> Talk:
+        """The conversation that a prompt belongs to, at its turn."""
+        if work.talk is None:
+            work.talk = Talk.of(self._heads.turns_at(work.prompt.position))
+        return work.talk
 
     def sent(self, position: int, limit: int) -> None:
         """A prompt that ``next`` gave was handed to an engine just now, under this token limit."""
-        self._flights.sent(position, limit)
+        self._flights.sent(position, limit + self._before(position))
 
     def partial(self, position: int, tokens: int) -> None:
         """Its answer has exactly so many tokens just now, whether it runs or will be sent again to be continued."""
-        self._flights.partial(position, tokens)
+        self._flights.partial(position, tokens + self._before(position))
 
     def waits(self, position: int) -> None:
         """Its call has failed; it will be sent again. Unless ``partial`` says otherwise, from the beginning."""
         self._flights.waits(position)
 
     def answered(self, completion: Completion) -> None:
-        """An answer of a prompt that ``next`` gave is durable."""
-        tokens = completion.completion_tokens
+        """An answer of a prompt that ``next`` gave, or of a later turn of it, is durable."""
+        position, tokens = completion.position, completion.completion_tokens
         worth = self.standing.worth(completion.prompt_tokens, tokens)
-        self._flights.landed(completion.position, tokens)
-        self.forecast.add(tokens, completion.finish_reason is Finish.LENGTH)
-        self.completed += 1
+        self.answers += 1
         self.tokens += tokens
         self.counted += worth
-        self._known += worth
         self.finishes[completion.finish_reason.value] += 1
+        said = self._said.pop(position, NOTHING)
+        said = Said(said.offsets, said.tokens + tokens, said.counted + worth)
+        if completion.more:
+            self._said[position] = said
+            self.partial(position, 0)
+            self.waits(position)
+        else:
+            self._settle(position, said, completion.finish_reason is Finish.LENGTH and not completion.ended)
 
     def gave_up(self, position: int) -> None:
-        """A prompt that ``next`` gave has become an error row."""
-        self._flights.landed(position, None)
-        self.failed += 1
+        """A prompt that ``next`` gave has become an error row; the earlier turns of its conversation stand."""
+        if said := self._said.pop(position, None):
+            self._settle(position, said, False)
+        else:
+            self._flights.landed(position, None)
+            self.failed += 1
+
+    def _settle(self, position: int, said: Said, cut: bool) -> None:
+        self._flights.landed(position, said.tokens)
+        self.forecast.add(said.tokens, cut)
+        self.completed += 1
+        self._known += said.counted
+
+    def _before(self, position: int) -> int:
+        """Tokens of the turns that a conversation has already."""
+        return self._said.get(position, NOTHING).tokens
+
+    def _resumed(self, prompt: PromptHead, said: Said) -> tuple[Talk, PromptHead]:
+        """A conversation that an earlier start left between two turns, or in one: it, and the prompt of its turn."""
+        if self.dialogue is None:
+            raise StorageError(f"{self.folder.journal}: has turns of position {prompt.position}, which has but one")
+        talk = Talk.of(self._heads.turns_at(prompt.position))
+        with self.folder.journal.open("rb") as file:
+            replay(self.dialogue, talk, [completion_at(file, at) for at in said.offsets], prompt.prompt_ids)
+        self._said[prompt.position] = said
+        return talk, self.turn_of(prompt, talk)
+
+    def turn_of(self, prompt: PromptHead, talk: Talk) -> PromptHead:
+        """The prompt of the turn that a conversation is at; one that the template refuses has a fault and no ids."""
+        assert self.dialogue
+        try:
+            ids, fault = self.dialogue.prompt(talk), ""
+        except RenderError as error:
+            ids, fault = [], error.message
+        return msgspec.structs.replace(prompt, turn=talk.turn, prompt_ids=ids, fault=fault)
 
     def suspect(self) -> Appender:
         """The file for replies that are set aside, made when the first one comes."""

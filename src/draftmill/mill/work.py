@@ -5,6 +5,7 @@ from enum import Enum
 
 from draftmill.errors import CapacityFault, EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.journal.prompts import PromptHead
+from draftmill.mill.dialogue import Talk
 
 ALONE_AFTER = 3  # transport faults in flight before a prompt is tried alone: three engine deaths are no accident
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0  # seconds; doubled at each transport fault of the same prompt
@@ -18,6 +19,7 @@ class Work:
     ``seen`` is how many answers the run had at its first transport fault: where none came since, the engine fails
     everybody, and no prompt is to blame. ``begun`` is what earlier calls generated of its answer, ``written`` how many
     ids of that the journal holds; ``redrawn``: an earlier start had sent it, and nothing of that answer is known.
+    ``talk`` is the conversation that it is a turn of, once that was needed.
     """
 
     dataset: int
@@ -29,6 +31,7 @@ class Work:
     begun: list[int] = field(default_factory=list)
     written: int = 0
     redrawn: bool = False
+    talk: Talk | None = None
 
 
 class Then(Enum):

@@ -91,6 +91,8 @@ def _own_sampling(values: dict[str, Any]) -> dict[str, Any]:
 Count = Annotated[int, BeforeValidator(parse_count)]
 BudgetCounts = Literal["generated", "all"]
 Order = Literal["together", "one-by-one"]
+Turns = Literal["last", "first", "all"]
+History = Literal["served", "recorded"]
 Concurrency = Annotated[Literal["auto"] | int, BeforeValidator(check_concurrency)]
 Template = Annotated[dict[str, Any], AfterValidator(_template)]
 
@@ -173,10 +175,18 @@ class Dataset(Part):
     budget_counts: BudgetCounts = "generated"
     lane: str = "short"
     long_prompts: LongPrompts | None = None
+    turns: Turns = "last"
+    history: History = "served"
     n: Annotated[int, Field(ge=1, le=1000)] = 1
     system: str | None = None
     sampling: Annotated[dict[str, Any], AfterValidator(_own_sampling)] = {}
     template: Template = {}
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Dataset":
+        if self.history == "recorded" and self.turns != "all":
+            raise ValueError("history: recorded goes with turns: all; the last and the first turn have it anyway")
+        return self
 
     def lane_of(self, prompt_tokens: int) -> str:
         """The lane of a prompt of this length."""
