@@ -12,6 +12,7 @@ from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.standing import load_standing
+from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
@@ -101,6 +102,8 @@ class Milled:
         self.sampling = Sampling()
         self.lanes = {lane: Lane(max_new_tokens=64)}
         self.long_limit: int | None = None
+        self.dialogue: Dialogue | None = None
+        self.vocab_size, self.stop_ids = VOCABULARY, (STOP,)
         self.datasets = {name: Dataset(name=name, source="x", lane=lane) for name in prompts}
         for name, many in prompts.items():
             folder = self.folder(name)
@@ -146,6 +149,8 @@ class Milled:
                     sampling=self.sampling,
                     limit=self.limit(d),
                     long_limit=self.long_limit,
+                    dialogue=self.dialogue,
+                    most_turns=8 if self.dialogue else 1,
                 )
                 for name, d in self.datasets.items()
             ]
@@ -154,8 +159,8 @@ class Milled:
                 streams,
                 seats,
                 self.lanes,
-                stop_ids=(STOP,),
-                vocab_size=VOCABULARY,
+                stop_ids=self.stop_ids,
+                vocab_size=self.vocab_size,
                 limits=limits or Limits(patience=0.5, drain=0.2),
                 tell=tell,
                 load_log=load_log,

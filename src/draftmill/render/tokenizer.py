@@ -24,7 +24,7 @@ class Tokenizer:
         self.inner = inner
         self.name = name
         self.stop_ids = stop_ids
-        self.size = len(inner)
+        self.size = max(inner.get_vocab().values()) + 1  # ids may have gaps: their number says less
         self.special: dict[str, int] = {str(token): i for i, token in inner.added_tokens_decoder.items()}
 
     def encode(self, texts: list[str]) -> list[list[int]]:
