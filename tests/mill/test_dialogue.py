@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from draftmill.mill.dialogue import Dialogue, Talk, behind, split
+from draftmill.mill.dialogue import Dialogue, Talk, behind
 from draftmill.records import Ended, Finish, Message, Turn
 from tests.render import families
 from tests.render.test_parse import spelt, tool
@@ -28,25 +28,6 @@ def result(text: str, id: str = "") -> Message:
 
 PARIS, ROME = call("get_weather", "a", city="Paris"), call("get_weather", "b", city="Rome")
 SUN, RAIN = result("sun", "a"), result("rain", "b")
-
-
-@pytest.mark.parametrize(
-    ("messages", "head", "turns"),
-    [
-        ([user("a")], 1, []),
-        ([user("a"), said("b")], 1, []),
-        ([user("a"), said("b"), user("c")], 1, [Turn([user("c")], [said("b")])]),
-        ([user("a"), said("b"), user("c"), said("d")], 1, [Turn([user("c")], [said("b")])]),
-        ([user("a"), user("b"), said("c"), said("d"), user("e")], 2, [Turn([user("e")], [said("c"), said("d")])]),
-        (
-            [user("a"), said("", PARIS), SUN, said("b"), user("c"), said("d")],
-            1,
-            [Turn([SUN], [said("", PARIS)]), Turn([user("c")], [said("b")])],
-        ),
-    ],
-)
-def test_a_recording_falls_into_turns(messages: list[Message], head: int, turns: list[Turn]) -> None:
-    assert split(messages) == (messages[:head], turns)
 
 
 def made(*calls: Message) -> Message:

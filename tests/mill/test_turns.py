@@ -18,10 +18,11 @@ from draftmill.ledger.order import conversation_id
 from draftmill.ledger.rows import rows
 from draftmill.mill import seat as seats
 from draftmill.mill import work
-from draftmill.mill.dialogue import Dialogue, split
+from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.recipe import Lane
 from draftmill.records import Conversation, Finish, Message, Prompt
+from draftmill.sources.history import prompt_part, split
 from tests.mill.scripted import Milled, ScriptedEngine
 from tests.mill.test_dialogue import TOOLS, call, result, said, user
 from tests.render import families
@@ -62,7 +63,7 @@ class Talks(Milled):
         self.vocab_size, self.stop_ids = model.tokenizer.size, tuple(model.dialect.markers.turn_ends)
         prompts = []
         for n, messages in enumerate(recordings):
-            head, later = split(messages)
+            head, later = split(prompt_part(messages))
             ids = model.ids(model.dialect.text(Conversation(head, TOOLS)))
             id = conversation_id("a", b"%d" % n, 0)
             prompts.append(Prompt(id, n, "short", head, ids, TOOLS, f"a.jsonl:{n + 1}", later=later))
@@ -213,7 +214,9 @@ def test_stops_inside_conversations_change_no_row(tmp_path: Path, seed: int, kil
             loop.stop(Ending.INTERRUPTED)
 
     limits = Limits(drain=5, checkpoint=0.004 if seed % 2 else None)
-    for stops in range(30):
+    rounds = 0
+    while rounds < 30:
+        rounds += 1
         try:
             ending = run.run(Actor(run, "qwen3", chat_answer, 0.0005), limits=limits, during=stop)
         except Killed:
@@ -223,7 +226,7 @@ def test_stops_inside_conversations_change_no_row(tmp_path: Path, seed: int, kil
             break
     else:
         run.run(Actor(run, "qwen3", chat_answer))
-    assert stops > 1 and run.rows() == expected
+    assert rounds > 1 and run.rows() == expected
     whole = [(line["position"], line["turn"]) for line in run.lines() if not line.get("partial")]
     assert len(whole) == len(set(whole)) == len(expected)
 

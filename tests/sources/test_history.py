@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftmill.records import Message
+from draftmill.records import Conversation, Message, Turn
 from draftmill.sources.fault import RowFault
-from draftmill.sources.history import conversation, prompt_part, with_system
+from draftmill.sources.history import asked, conversation, prompt_part, split, with_system
 
 LETTERS = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
 
@@ -79,3 +79,36 @@ def test_a_system_column_counts_where_the_messages_have_none() -> None:
     assert conversation({"system_prompt": "be brief"}, talk("su")).messages == talk("su")
     for empty in ({"system": " "}, {"system": None}, {"system": ["x"]}, {}):
         assert conversation(empty, talk("u")).messages == talk("u")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "head", "turns"),
+    [
+        ("u", "u", []),
+        ("sua", "su", []),
+        ("sauau", "sau", [("a", "u")]),
+        ("uauau", "u", [("a", "u"), ("a", "u")]),
+        ("uuaaua", "uu", [("aa", "u")]),
+        ("uatauat", "u", [("a", "t"), ("a", "u"), ("a", "t")]),
+        ("uattu", "u", [("a", "ttu")]),
+    ],
+)
+def test_a_recording_falls_into_turns(recorded: str, head: str, turns: list[tuple[str, str]]) -> None:
+    def letters(messages: list[Message]) -> str:
+        return "".join(m["content"][0] for m in messages)
+
+    first, later = split(prompt_part(talk(recorded)))
+    assert letters(first) == head
+    assert [(letters(t.recorded), letters(t.then)) for t in later] == turns
+    whole = [*first, *(m for t in later for m in (*t.recorded, *t.then))]
+    assert whole == prompt_part(talk(recorded))
+
+
+def test_what_a_recipe_asks_of_a_conversation() -> None:
+    recorded = Conversation(talk("uau"))
+    assert asked(recorded, "last") == recorded
+    assert asked(recorded, "first") == Conversation(talk("u"))
+    assert asked(recorded, "all") == Conversation(talk("u"), later=[Turn([talk("uau")[2]], [talk("uau")[1]])])
+    unanswered = Conversation(talk("u"), later=[Turn(talk("u"))])
+    assert asked(unanswered, "all") == unanswered
+    assert asked(unanswered, "last") == asked(unanswered, "first") == Conversation(talk("u"))

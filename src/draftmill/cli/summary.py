@@ -43,6 +43,10 @@ def show(result: Result) -> None:
             f"{count(redrawn)} answers ({share:.1%}) were drawn again: long ones are interrupted more often than short"
         )
         label("redrawn", text, style="yellow")
+    for d in result.datasets:
+        if d.ended:
+            reasons = ", ".join(f"{count(n)} {reason.replace('_', ' ')}" for reason, n in d.ended.most_common())
+            label("ended", f"{d.name}: {many(d.ended.total(), 'conversation')} ended before their recording: {reasons}")
     if start.clamped:
         text = f"the context left {count(start.clamped)} answers less than the lane's limit; each line has its limit"
         label("clamped", text, style="yellow")
@@ -93,6 +97,7 @@ def _dataset_json(d: DatasetResult) -> dict[str, Any]:
         "rows": d.rows,
         "tokens": d.tally.counting_tokens,
         "finishes": dict(d.finishes),
+        "ended": dict(d.ended),
         "continued": d.continued,
         "redrawn": d.redrawn,
         "exhausted": d.exhausted,
@@ -109,7 +114,7 @@ def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], exhausted: 
         count(tally.error),
         count(tally.owed),
         count(tally.counting_tokens) + (" exhausted" if exhausted else ""),
-        count(tally.counting_tokens / tally.counting) if tally.counting else "–",
+        count(tally.counting_tokens / rows) if rows else "–",
         count(finishes[Finish.STOP.value]),
         f"{count(cut)} ({cut / answers:.0%})" if answers else "–",
     )

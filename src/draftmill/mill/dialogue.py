@@ -6,7 +6,7 @@ tool result belongs to the call that it was recorded for: it is given to a gener
 very same calls, else the conversation ends there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from draftmill.errors import StorageError
@@ -78,28 +78,6 @@ def replay(dialogue: Dialogue, talk: Talk, completions: Iterable[Completion], pr
         ids = completion.prompt_ids if completion.turn else prompt_ids
         if dialogue.answered(talk, ids, completion.output_ids, completion.finish_reason):
             raise StorageError(f"conversation {completion.id}: its journal goes on where it ends by today's reading")
-
-
-def split(messages: Sequence[Message]) -> tuple[list[Message], list[Turn]]:
-    """A whole recorded conversation → the prompt of its first answer, and the turns behind that.
-
-    What follows the last answer, and leads to none, is a turn too: it asks for one.
-    """
-    first = next((n for n, m in enumerate(messages) if m["role"] == "assistant"), len(messages))
-    turns: list[Turn] = []
-    recorded: list[Message] = []
-    then: list[Message] = []
-    for message in messages[first:]:
-        if message["role"] != "assistant":
-            then.append(message)
-            continue
-        if then:
-            turns.append(Turn(then, recorded))
-            recorded, then = [], []
-        recorded.append(message)
-    if then:
-        turns.append(Turn(then, recorded))
-    return list(messages[:first]), turns
 
 
 def _unfit(parts: Parts, finish: Finish) -> Ended | None:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -21,8 +20,8 @@ from draftmill.journal.reader import encode
 from draftmill.ledger.order import canonical, conversation_id, rank
 from draftmill.recipe import Dataset
 from draftmill.records import Conversation, Prompt, UnreadRow
+from draftmill.render.dialect import Dialect
 from draftmill.render.special import SpecialText
-from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
 from draftmill.sources import Source
 
@@ -49,6 +48,8 @@ class Prepared(msgspec.Struct, frozen=True):
     longest: int
     longest_where: str
     with_tools: int
+    turns: int = 0  # that the recordings ask for, over all positions
+    most_turns: int = 1  # of one position
 
 
 class _Spooled(msgspec.Struct):
@@ -68,16 +69,14 @@ class Preparation:
         *,
         seed: int,
         tokenizer: Tokenizer,
-        template: ChatTemplate,
-        arguments: dict[str, Any],
+        dialect: Dialect,
         on_progress: Callable[[int, int], None] = lambda _read, _written: None,
     ) -> None:
         self._dataset = dataset
         self._folder = folder
         self._seed = seed
         self._tokenizer = tokenizer
-        self._template = template
-        self._arguments = arguments
+        self._dialect = dialect
         self._progress = on_progress
         self._special = SpecialText(tokenizer.special)
         self._ids: list[str] = []
@@ -143,7 +142,8 @@ class Preparation:
                 )
 
     def _write(self, order: list[int], spool: Path, source: Source, read: int, unread: list[UnreadRow]) -> Prepared:
-        refused = tokens = longest = with_tools = special_rows = 0
+        refused = tokens = longest = with_tools = special_rows = turns = 0
+        most_turns = 1
         longest_where = special_first = ""
         special: Counter[str] = Counter()
         with replacing(self._folder.prompts) as temporary, temporary.open("wb", buffering=1 << 20) as out:
@@ -153,6 +153,8 @@ class Preparation:
                 refused += bool(prompt.fault)
                 tokens += length
                 with_tools += prompt.tools is not None
+                turns += 1 + len(prompt.later)
+                most_turns = max(most_turns, 1 + len(prompt.later))
                 if length > longest:
                     longest, longest_where = length, prompt.where
                 found = self._special.found(Conversation(prompt.messages, prompt.tools))
@@ -178,6 +180,8 @@ class Preparation:
             longest=longest,
             longest_where=longest_where,
             with_tools=with_tools,
+            turns=turns,
+            most_turns=most_turns,
         )
         with replacing(self._folder.unread) as temporary:
             temporary.write_bytes(b"".join(encode(row) + b"\n" for row in unread))
@@ -207,12 +211,13 @@ class Preparation:
                         tools=s.conversation.tools,
                         where=s.where,
                         fault=fault,
+                        later=s.conversation.later,
                     )
 
     def _text(self, conversation: Conversation) -> tuple[str, str]:
         """(rendered text, "") or ("", why the template refuses it)."""
         try:
-            return self._template.text(conversation, self._arguments), ""
+            return self._dialect.text(conversation), ""
         except RenderError as error:
             return "", error.message
 

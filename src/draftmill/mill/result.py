@@ -27,7 +27,8 @@ class Start:
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """What stands of one dataset. ``rows`` are those of ``tokenized_data.jsonl``; ``finishes`` count all answers.
+    """What stands of one dataset. ``rows`` are those of ``tokenized_data.jsonl``; ``finishes`` count all answers,
+    ``ended`` the conversations that ended before their recording did, by reason.
 
     ``continued`` answers took several calls; ``redrawn`` ones were drawn again after an interruption lost their
     beginning, which makes the data shorter.
@@ -37,6 +38,7 @@ class DatasetResult:
     tally: Tally
     rows: int
     finishes: Counter[str]
+    ended: Counter[str]
     continued: int
     redrawn: int
     exhausted: bool
@@ -93,6 +95,7 @@ def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> Data
         tally,
         rows,
         standing.finishes,
+        standing.ended,
         standing.continued,
         standing.redrawn,
         standing.exhausted(),

@@ -23,6 +23,7 @@ from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
+from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
@@ -34,6 +35,7 @@ from draftmill.mill.target import Target, engine_specs, resolve
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
 from draftmill.render import tokenizer as tokenizers
+from draftmill.render.dialect import Dialect
 from draftmill.render.model_files import fingerprint
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
@@ -62,6 +64,7 @@ class Run:
         self._events = Appender(folder.events)
         self._tokenizer: Tokenizer | None = None
         self._template: ChatTemplate | None = None
+        self._dialects: dict[bytes, Dialect] = {}
         self._target: Target = resolve(recipe, base)
         self.settings = self._begin()
 
@@ -220,13 +223,20 @@ class Run:
             folder,
             seed=self.recipe.seed,
             tokenizer=tokenizer,
-            template=template,
-            arguments=self.recipe.template_of(dataset),
+            dialect=self._dialect(dataset),
             on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
         )
         report = preparation.run(source)
         self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
         return report
+
+    def _dialect(self, dataset: Dataset) -> Dialect:
+        """How the target reads and writes under a dataset's template arguments."""
+        arguments = self.recipe.template_of(dataset)
+        key = msgspec.json.encode(arguments, order="sorted")
+        if key not in self._dialects:
+            self._dialects[key] = Dialect(*self._load(), arguments)
+        return self._dialects[key]
 
     def _standing(self, dataset: Dataset, retry_errors: bool = False) -> Standing:
         folder = self.folder.dataset(dataset.name)
@@ -241,13 +251,13 @@ class Run:
     # milling
 
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
-        tokenizer, template = self._load()
+        tokenizer, _ = self._load()
         self.folder.logs.mkdir(exist_ok=True)
         preflight = Preflight(
             gguf=self._target.gguf,
             logs=self.folder.logs,
             tokenizer=tokenizer,
-            texts=self._rendered(tokenizer, template),
+            texts=self._rendered(tokenizer),
             samplings=[self.recipe.sampling_of(d) for d in self.datasets],
             tell=self.note,
         )
@@ -304,7 +314,7 @@ class Run:
             ending,
             error=loop.error,
             tokens=sum(s.tokens for s in loop.streams),
-            answers=sum(s.completed for s in loop.streams),
+            answers=sum(s.answers for s in loop.streams),
             failed=sum(s.failed for s in loop.streams),
             seconds=time.monotonic() - started,
             clamped=loop.clamped,
@@ -312,6 +322,9 @@ class Run:
         )
 
     def _stream(self, dataset: Dataset, standing: Standing, first: int | None) -> Stream:
+        report = read_prepared(self.folder.dataset(dataset.name))
+        turns = report.most_turns if report else 1
+        many = Dialogue(self._dialect(dataset), self._load()[0], dataset.history) if turns > 1 else None
         stream = Stream(
             dataset,
             self.folder.dataset(dataset.name),
@@ -320,19 +333,21 @@ class Run:
             limit=self.recipe.lanes[dataset.lane].max_new_tokens,
             long_limit=self.recipe.lanes[long.lane].max_new_tokens if (long := dataset.long_prompts) else None,
             first=first,
+            dialogue=many,
+            most_turns=turns,
         )
         if stream.journal.repaired:
             cut = f"{stream.journal.repaired} bytes of a line that was never whole were cut off its journal"
             self.note("repaired", dataset.name, cut)
         return stream
 
-    def _rendered(self, tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[str]:
+    def _rendered(self, tokenizer: Tokenizer) -> Iterator[str]:
         """The first prompts of each dataset rendered again, which must give the ids that stand in the run."""
         for dataset in self.datasets:
             prompts = read_texts(self.folder.dataset(dataset.name).prompts)
-            arguments = self.recipe.template_of(dataset)
+            dialect = self._dialect(dataset)
             for prompt in islice((p for p in prompts if not p.fault), _COMPARED):
-                text = template.text(Conversation(prompt.messages, prompt.tools), arguments)
+                text = dialect.text(Conversation(prompt.messages, prompt.tools))
                 if tokenizer.encode([text])[0] != prompt.prompt_ids:
                     raise RunError(
                         f"dataset {dataset.name}: prompt {prompt.id} renders to other ids than stand in the run",

@@ -12,7 +12,7 @@ from draftmill.records import Conversation, SourceRow, UnreadRow
 from draftmill.sources import formats, hub
 from draftmill.sources.fault import RowFault
 from draftmill.sources.files import LocalFiles, open_files
-from draftmill.sources.history import with_system
+from draftmill.sources.history import asked, with_system
 
 _SAMPLE_ROWS = 50  # readable rows by which the format is judged
 _SAMPLE_LINES = 10_000  # and how far they are looked for
@@ -43,12 +43,14 @@ class Source:
                 yield UnreadRow(where, row)
                 continue
             try:
-                conversation = self._reader.read(row, self._dataset.column)
+                conversation = asked(self._reader.read(row, self._dataset.column), self._dataset.turns)
             except RowFault as fault:
                 yield UnreadRow(where, fault.reason)
                 continue
             if (system := self._dataset.system) is not None:
-                conversation = Conversation(with_system(conversation.messages, system), conversation.tools)
+                conversation = Conversation(
+                    with_system(conversation.messages, system), conversation.tools, conversation.later
+                )
             yield SourceRow(where, conversation)
 
     def fingerprint(self) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """A list of user turns, as in MT-bench and Spec-Bench: ``turns: [user, user, …]``.
 
-Only the first turn is asked for: a later one needs the answer to the one before it.
+A later turn needs the answer to the one before it, so only the first is asked for unless ``turns: all`` is.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from draftmill.records import Conversation
+from draftmill.records import Conversation, Turn
 from draftmill.sources.canonical import USER
 from draftmill.sources.fault import RowFault
 from draftmill.sources.history import conversation
@@ -23,11 +23,12 @@ def recognise(row: Mapping[str, Any], column: str | None = None) -> str | None:
 
 
 def read(row: Mapping[str, Any], column: str | None = None) -> Conversation:
-    """The row's first turn as a prompt. Raises RowFault."""
+    """The row's first turn as a prompt, with the others behind it. Raises RowFault."""
     name = column or _COLUMN
     if not _is_turns(row.get(name)):
         raise RowFault(f"no column {name!r} with a list of texts")
-    return conversation(row, [{"role": USER, "content": row[name][0]}])
+    first, *others = ({"role": USER, "content": text} for text in row[name])
+    return conversation(row, [first], later=[Turn([other]) for other in others])
 
 
 def _is_turns(value: object) -> bool:
