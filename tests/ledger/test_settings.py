@@ -98,3 +98,6 @@ def test_what_changed_harmlessly_is_named() -> None:
     new = merged(old, recipe(datasets=dataset(budget="1k")))
     assert harmless(old, new) == ["datasets.a.budget: None → 1000"]
     assert harmless(old, old) == []
+    moved = merged(old, recipe(engines=["http://127.0.0.1:2", "embedded"]))
+    expected = ["with engines.1", "with engines.http://127.0.0.1:2", "without engines.http://127.0.0.1:1"]
+    assert harmless(old, moved) == expected

@@ -85,6 +85,21 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
     return stamp.rows
 
 
+def refuse_lost(folder: DatasetFolder, standing: Standing) -> None:
+    """Raises StorageError where the journal holds fewer answers than rows were built of: they would be drawn again."""
+    stamp, known = _read_stamp(folder), standing.finishes.total()
+    if stamp and stamp.rows > known:
+        what = (
+            f"holds {known} answers, and held {stamp.rows} when the rows were built"
+            if known
+            else "its answers are gone"
+        )
+        raise StorageError(
+            f"{folder.journal}: {what}",
+            f"restore it; to draw its answers again, delete {folder.rows_stamp.name} and {folder.rows.name} beside it",
+        )
+
+
 def _read_stamp(folder: DatasetFolder) -> _Stamp | None:
     try:
         return msgspec.json.decode(folder.rows_stamp.read_bytes(), type=_Stamp)

@@ -84,22 +84,40 @@ def merged(frozen: Settings, recipe: Recipe) -> Settings:
 
 
 def harmless(old: Settings, new: Settings) -> list[str]:
-    """What differs between two resolved recipes, as ``path: old → new``, a few of the first."""
-    before, after = _leaves(old.recipe, ""), _leaves(new.recipe, "")
-    paths = [path for path in sorted(before | after) if before.get(path) != after.get(path)]
-    shown = [f"{path}: {before.get(path)!r} → {after.get(path)!r}" for path in paths[:_SHOWN]]
-    return shown + ([f"and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else [])
+    """What differs between two resolved recipes, as ``path: old → new``, a few of the first.
+
+    A dataset, lane or engine that only one of them has is named as a whole.
+    """
+    before, after = _parts(old.recipe), _parts(new.recipe)
+    changed = [f"without {name}" for name in before if name not in after]
+    changed += [f"with {name}" for name in after if name not in before]
+    for name in before.keys() & after.keys():
+        one, other = _leaves(before[name], name), _leaves(after[name], name)
+        paths = [path for path in one | other if one.get(path) != other.get(path)]
+        changed += [f"{path}: {one.get(path)!r} → {other.get(path)!r}" for path in paths]
+    shown = sorted(changed)[:_SHOWN]
+    return shown + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
+
+
+def _parts(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A recipe's datasets, lanes, engines and other keys, each by its name."""
+    named: dict[str, Any] = {}
+    for key, value in recipe.items():
+        if key == "lanes":
+            named |= {f"lanes.{name}": lane for name, lane in value.items()}
+        elif key in ("datasets", "engines"):
+            for n, item in enumerate(value):
+                named[f"{key}.{item.get('name') or item.get('url') or n}"] = item
+        else:
+            named[key] = value
+    return named
 
 
 def _leaves(value: Any, path: str) -> dict[str, Any]:
-    """Every plain value of nested settings by its path; datasets go by their names."""
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = {(v.get("name") or i if isinstance(v, dict) else i): v for i, v in enumerate(value)}.items()
-    else:
+    """Every plain value of nested settings by its path."""
+    if not isinstance(value, dict):
         return {path: value}
-    return {k: v for key, item in items for k, v in _leaves(item, f"{path}.{key}".lstrip(".")).items()}
+    return {k: v for key, item in value.items() for k, v in _leaves(item, f"{path}.{key}").items()}
 
 
 def changes(old: Recipe, new: Recipe) -> list[str]:

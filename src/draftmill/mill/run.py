@@ -21,6 +21,7 @@ from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
+from draftmill.ledger.rows import refuse_lost
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill.dialogue import Dialogue
@@ -240,13 +241,15 @@ class Run:
 
     def _standing(self, dataset: Dataset, retry_errors: bool = False) -> Standing:
         folder = self.folder.dataset(dataset.name)
-        return load_standing(
+        standing = load_standing(
             folder,
             samples=dataset.samples,
             budget=dataset.budget,
             counts=dataset.budget_counts,
             retry_errors=retry_errors,
         )
+        refuse_lost(folder, standing)
+        return standing
 
     # milling
 
