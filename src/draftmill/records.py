@@ -31,10 +31,26 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 class SourceRow(msgspec.Struct, frozen=True):
-    """A row of a dataset that could be read."""
+    """A row of a dataset that could be read: its prompt, and in ``later`` all that was recorded after it.
+
+    ``conversation.messages + later`` is the whole recorded conversation, calls and tool results included. An assistant
+    message without content and calls in ``later`` stands where an answer belongs that nobody recorded.
+    """
 
     where: Where
     conversation: Conversation
+    later: list[Message] = []
+
+
+class TokenizedRow(msgspec.Struct, frozen=True):
+    """A row that is tokenized already: a training row as it is, for which nothing is generated.
+
+    ``loss_mask`` has the length of ``input_ids``, and is 1 at least once.
+    """
+
+    where: Where
+    input_ids: list[int]
+    loss_mask: list[int]
 
 
 class UnreadRow(msgspec.Struct, frozen=True):
@@ -49,7 +65,8 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``id`` is a content hash (dataset, canonical conversation, occurrence); ``position`` is the conversation's rank in
     its dataset's order, from 0; ``turn`` counts the generations inside one conversation, from 0. ``where`` is the
-    source row. A conversation that the template refuses has a ``fault`` and no ids.
+    source row. A conversation that the template refuses has a ``fault`` and no ids. One with a ``loss_mask`` is a row
+    that was tokenized already: ``prompt_ids`` are all of its ids, it has no messages, and it is passed through.
     """
 
     id: str
@@ -61,6 +78,7 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     where: str = ""
     turn: int = 0
     fault: str = ""
+    loss_mask: list[int] | None = None
 
 
 class Finish(StrEnum):
@@ -115,7 +133,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One training example. ``loss_mask`` has the length of ``input_ids``: 0 on the prompt, 1 on what was generated."""
+    """One training example. ``loss_mask`` has the length of ``input_ids``: 0 on the prompt, 1 on what was generated.
+
+    One that was passed through has no ``finish_reason``; its ``completion_tokens`` are those that its mask supervises.
+    """
 
     input_ids: list[int]
     loss_mask: list[int]
@@ -125,4 +146,4 @@ class Row(msgspec.Struct, frozen=True):
     dataset: str
     prompt_tokens: int
     completion_tokens: int
-    finish_reason: Finish
+    finish_reason: Finish | None

@@ -100,7 +100,7 @@ def _dataset_json(d: DatasetResult) -> dict[str, Any]:
 
 
 def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], exhausted: bool) -> tuple[str, ...]:
-    answers = sum(finishes.values())
+    answers, counting = sum(finishes.values()), tally.counting + tally.passed_through
     cut = finishes[Finish.LENGTH.value]
     return (
         name,
@@ -109,7 +109,7 @@ def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], exhausted: 
         count(tally.error),
         count(tally.owed),
         count(tally.counting_tokens) + (" exhausted" if exhausted else ""),
-        count(tally.counting_tokens / tally.counting) if tally.counting else "–",
+        count(tally.counting_tokens / counting) if counting else "–",
         count(finishes[Finish.STOP.value]),
         f"{count(cut)} ({cut / answers:.0%})" if answers else "–",
     )

@@ -15,9 +15,9 @@ ID_BYTES = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def canonical(conversation: Conversation) -> bytes:
-    """One spelling for equal conversations: sorted keys, no white space."""
-    return _encode(conversation)
+def canonical(content: Conversation | tuple[list[int], list[int]]) -> bytes:
+    """One spelling for equal conversations, or for equal (ids, mask): sorted keys, no white space."""
+    return _encode(content)
 
 
 def conversation_id(dataset: str, conversation: bytes, occurrence: int) -> str:

@@ -1,6 +1,11 @@
-"""Training rows: the counting completions behind their prompts, in position order. Derived, always rebuildable."""
+"""Training rows in position order: the counting completions behind their prompts, and what is passed through.
+
+Derived, always rebuildable.
+"""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import IO
 
 import msgspec
 
@@ -33,17 +38,43 @@ def row(dataset: str, prompt: PromptHead, completion: Completion) -> Row:
     )
 
 
+def passed(dataset: str, prompt: PromptHead) -> Row:
+    """The row of a prompt that was tokenized already, as it is."""
+    mask = prompt.loss_mask
+    if mask is None or len(mask) != len(prompt.prompt_ids):
+        raise StorageError(
+            f"dataset {dataset}: the mask of position {prompt.position} does not fit its ids",
+            "the prompts were changed by hand; restore them, or start a new run",
+        )
+    return Row(
+        input_ids=prompt.prompt_ids,
+        loss_mask=mask,
+        id=prompt.id,
+        position=prompt.position,
+        turn=prompt.turn,
+        dataset=dataset,
+        prompt_tokens=len(mask) - sum(mask),
+        completion_tokens=sum(mask),
+        finish_reason=None,
+    )
+
+
 def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
     """Every counting row of a dataset, in position order, one in memory at a time."""
     counting = standing.counting()
     due = next(counting, None)
     if due is None:
         return
-    with folder.journal.open("rb") as file:
+    with ExitStack() as stack:
+        file: IO[bytes] | None = None
         for prompt in read_heads(folder.prompts):
             if prompt.position != due[0]:
                 continue
-            yield row(folder.name, prompt, completion_at(file, due[1]))
+            if due[1] is None:
+                yield passed(folder.name, prompt)
+            else:
+                file = file or stack.enter_context(folder.journal.open("rb"))
+                yield row(folder.name, prompt, completion_at(file, due[1]))
             due = next(counting, None)
             if due is None:
                 return

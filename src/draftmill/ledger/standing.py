@@ -20,7 +20,7 @@ from draftmill.ledger.order import ID_BYTES
 from draftmill.recipe import BudgetCounts
 from draftmill.records import Failure, Finish
 
-_OWED, _DONE, _FAILED = range(3)
+_OWED, _DONE, _FAILED, _PASSED = range(4)
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -76,13 +76,20 @@ class Standing:
         self.highest = -1
         self._beginnings: dict[int, list[int]] = {}
 
+    def passed(self, position: int, tokens: int, supervised: int) -> None:
+        """Take in a row that was tokenized already: nothing is generated for it, and the budget counts it as it is."""
+        self._states[position] = _PASSED
+        self._tokens[position] = supervised
+        self._counted[position] = self.worth(tokens - supervised, supervised)
+
     def done(self, entry: Entry) -> bool:
         """Take in a journaled completion, or the beginning of one.
 
         False where it does not belong here, or its position has one already.
         """
         position = entry.position
-        if not self._holds(entry.id, position) or (self._states[position] == _DONE and not entry.partial):
+        settled = (_PASSED,) if entry.partial else (_DONE, _PASSED)
+        if not self._holds(entry.id, position) or self._states[position] in settled:
             self.strays += 1
             return False
         self.highest = max(self.highest, position)
@@ -120,11 +127,11 @@ class Standing:
         return self._states[position] == _DONE
 
     def tokens(self, position: int) -> int:
-        """Generated tokens of a completed position, 0 of any other."""
+        """Generated tokens of a completed position, supervised ones of one that is passed through, 0 of any other."""
         return self._tokens[position]
 
     def counted(self, position: int) -> int:
-        """The tokens of a completed position that the budget counts, 0 of any other."""
+        """The tokens of a position that has a row, as the budget counts them; 0 of any other."""
         return self._counted[position]
 
     def worth(self, prompt_tokens: int, completion_tokens: int) -> int:
@@ -156,11 +163,13 @@ class Standing:
             total += self._counted[position]
         return self.needed
 
-    def counting(self) -> Iterator[tuple[int, int]]:
-        """(position, journal offset) of every counting completion, in position order."""
+    def counting(self) -> Iterator[tuple[int, int | None]]:
+        """(position, journal offset) of every row that counts, in order of position; None: passed through."""
         for position in range(self.cut()):
             if self._states[position] == _DONE:
                 yield position, self._offsets[position]
+            elif self._states[position] == _PASSED:
+                yield position, None
 
     def tally(self) -> Tally:
         cut = self.cut()
@@ -169,10 +178,10 @@ class Standing:
             positions=self.positions,
             counting=before.count(_DONE),
             surplus=after.count(_DONE),
-            passed_through=0,
+            passed_through=before.count(_PASSED),
             error=self._states.count(_FAILED),
             owed=before.count(_OWED),
-            not_needed=after.count(_OWED),
+            not_needed=after.count(_OWED) + after.count(_PASSED),
             counting_tokens=sum(self._counted[:cut]),
         )
 
@@ -199,6 +208,9 @@ def load_standing(
     _refuse_shortened(folder, len(prompts.ids) // ID_BYTES)
     standing = Standing(prompts.ids, samples, budget, counts)
     standing.prompt_offsets = prompts.offsets
+    for position, (tokens, supervised) in enumerate(zip(prompts.tokens, prompts.supervised, strict=True)):
+        if tokens:
+            standing.passed(position, tokens, supervised)
     for entry in entries(folder.journal, folder.journal_index):
         if isinstance(entry, UnknownLine):
             standing.unknown_lines.append(entry)

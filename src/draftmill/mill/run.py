@@ -331,7 +331,7 @@ class Run:
         for dataset in self.datasets:
             prompts = read_texts(self.folder.dataset(dataset.name).prompts)
             arguments = self.recipe.template_of(dataset)
-            for prompt in islice((p for p in prompts if not p.fault), _COMPARED):
+            for prompt in islice((p for p in prompts if not p.fault and p.loss_mask is None), _COMPARED):
                 text = template.text(Conversation(prompt.messages, prompt.tools), arguments)
                 if tokenizer.encode([text])[0] != prompt.prompt_ids:
                     raise RunError(
