@@ -49,6 +49,17 @@ class SourceRow(msgspec.Struct, frozen=True):
     conversation: Conversation
 
 
+class TokenizedRow(msgspec.Struct, frozen=True):
+    """A row that is tokenized already: a training row as it is, for which nothing is generated.
+
+    ``loss_mask`` has the length of ``input_ids``, and is 1 at least once.
+    """
+
+    where: Where
+    input_ids: list[int]
+    loss_mask: list[int]
+
+
 class UnreadRow(msgspec.Struct, frozen=True):
     """A row of a dataset that could not be read, and why: data, never a crash."""
 
@@ -62,7 +73,8 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     ``id`` is a content hash (dataset, canonical conversation, occurrence); ``position`` is the conversation's rank in
     its dataset's order, from 0; ``turn`` counts the generations inside one conversation, from 0, and ``later`` is what
     the dataset has for those after the first. ``where`` is the source row. A conversation that the template refuses has
-    a ``fault`` and no ids.
+    a ``fault`` and no ids. One with a ``loss_mask`` is a row that was tokenized already: ``prompt_ids`` are all of its
+    ids, it has no messages, and it is passed through.
     """
 
     id: str
@@ -75,6 +87,7 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     turn: int = 0
     fault: str = ""
     later: list[Turn] = []
+    loss_mask: list[int] | None = None
 
 
 class Finish(StrEnum):
@@ -143,7 +156,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One training example. ``loss_mask`` has the length of ``input_ids``: 0 on the prompt, 1 on what was generated."""
+    """One training example. ``loss_mask`` has the length of ``input_ids``: 0 on the prompt, 1 on what was generated.
+
+    One that was passed through has no ``finish_reason``; its ``completion_tokens`` are those that its mask supervises.
+    """
 
     input_ids: list[int]
     loss_mask: list[int]
@@ -153,4 +169,4 @@ class Row(msgspec.Struct, frozen=True):
     dataset: str
     prompt_tokens: int
     completion_tokens: int
-    finish_reason: Finish
+    finish_reason: Finish | None

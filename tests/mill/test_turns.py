@@ -22,7 +22,7 @@ from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.recipe import Lane
 from draftmill.records import Conversation, Finish, Message, Prompt
-from draftmill.sources.history import prompt_part, split
+from draftmill.sources.history import asked, recorded
 from tests.mill.scripted import Milled, ScriptedEngine
 from tests.mill.test_dialogue import TOOLS, call, result, said, user
 from tests.render import families
@@ -63,7 +63,8 @@ class Talks(Milled):
         self.vocab_size, self.stop_ids = model.tokenizer.size, tuple(model.dialect.markers.turn_ends)
         prompts = []
         for n, messages in enumerate(recordings):
-            head, later = split(prompt_part(messages))
+            whole = asked(recorded({}, messages), "all")
+            head, later = whole.messages, whole.later
             ids = model.ids(model.dialect.text(Conversation(head, TOOLS)))
             id = conversation_id("a", b"%d" % n, 0)
             prompts.append(Prompt(id, n, "short", head, ids, TOOLS, f"a.jsonl:{n + 1}", later=later))
@@ -282,6 +283,8 @@ def test_a_later_turn_that_fits_nowhere_ends_its_conversation(tmp_path: Path) ->
 
 
 def test_a_turn_that_the_template_refuses_ends_its_conversation(tmp_path: Path) -> None:
-    run = Talks(tmp_path, "qwen3", [[user("a of conversation 0."), said("b"), {"role": "user", "content": None}]])
+    run = Talks(tmp_path, "qwen3", [[user("a of conversation 0."), said("b"), user("nothing")]])
+    prompts = run.folder("a").prompts
+    prompts.write_bytes(prompts.read_bytes().replace(b'"nothing"', b"null"))
     run.run(Actor(run, "qwen3", chat_answer))
     assert [(p, t) for p, t, _, _ in run.rows()] == [(0, 0)] and run.standing().ended == {"render": 1}

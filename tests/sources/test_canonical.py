@@ -71,18 +71,44 @@ def test_spellings_of_a_tool_call(fields: dict[str, Any]) -> None:
         ({"a": None}, {"a": None}),
         (None, {}),
         ("", {}),
+        (" ", {}),
         ("{}", {}),
-        ('{"city": ', '{"city": '),
-        ("city=Oslo", "city=Oslo"),
-        ("[1]", "[1]"),
-        ('{"a": NaN}', '{"a": NaN}'),
-        ('{"a": "\\ud800"}', '{"a": "\\ud800"}'),
     ],
 )
 def test_arguments(recorded: object, kept: object) -> None:
     call = {"id": "c1", "function": {"name": "f", "arguments": recorded}}
     found = message(role="assistant", tool_calls=[call])["tool_calls"]
     assert found == [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": kept}}]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "reason"),
+    [
+        ('{"city": ', "the JSON is torn"),
+        ("city=Oslo", "not valid JSON at column 1"),
+        ("[1]", "they are an array, not an object"),
+        ([1], "they are an array, not an object"),
+        (5, "they are a number, not an object"),
+        ("null", "they are null, not an object"),
+        ('{"a": NaN}', "NaN at column 7 is not JSON"),
+        ('{"a": "\\ud800"}', "lone surrogate"),
+    ],
+)
+def test_arguments_that_no_server_would_take(recorded: object, reason: str) -> None:
+    with pytest.raises(RowFault) as caught:
+        message(role="assistant", tool_calls=[{"id": "c1", "function": {"name": "f", "arguments": recorded}}])
+    assert caught.value.reason.startswith(f"message 1: arguments of 'f': {reason}")
+
+
+@pytest.mark.parametrize("ids", [{"tool_call_id": "c1"}, {"tool_call_ids": ["c1"]}, {"tool_call_ids": ["c1", "c2"]}])
+def test_spellings_of_a_calls_id(ids: dict[str, Any]) -> None:
+    assert message(role="tool", content="3", **ids) == {"role": "tool", "content": "3", "tool_call_id": "c1"}
+    assert "tool_call_id" not in message(role="tool", content="3", tool_call_ids=[])
+
+
+def test_recorded_thinking_is_left_out_of_an_answer() -> None:
+    assert message(role="assistant", content="<think>2+2</think>\n\n4")["content"] == "4"
+    assert message(role="user", content="<think>2+2</think>\n\n4")["content"] == "<think>2+2</think>\n\n4"
 
 
 @pytest.mark.parametrize(

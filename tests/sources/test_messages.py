@@ -22,12 +22,21 @@ CALL_AS_STRING = {
     "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}],
 }
 
+ULTRACHAT = Conversation([{"role": "user", "content": "a"}, ANSWER, ASK])
+
 GOLDEN: list[tuple[dict[str, Any], Conversation]] = [
     ({"messages": [ASK, ANSWER]}, Conversation([ASK])),
     ({"messages": [ASK, CALL, RESULT, ANSWER], "tools": [TOOL]}, Conversation([ASK, CALL, RESULT], [TOOL])),
     (
         {"messages": [ASK, CALL_AS_STRING, RESULT], "tools": json.dumps([TOOL])},
         Conversation([ASK, CALL, RESULT], [TOOL]),
+    ),
+    # UltraChat 200k: the prompt is the first message, and only that
+    ({"prompt": "a", "prompt_id": "x", "messages": [{**ASK, "content": "a"}, ANSWER, ASK, ANSWER]}, ULTRACHAT),
+    # the whole column as one text; null beside calls; a list of parts
+    (
+        {"messages": json.dumps([ASK, CALL_AS_STRING, {**RESULT, "content": [{"type": "text", "text": "3 °C"}]}])},
+        Conversation([ASK, CALL, RESULT]),
     ),
     ({"messages": [ASK, CALL], "functions": [TOOL["function"]]}, Conversation([ASK], [TOOL])),
     ({"messages": [ASK], "tools": [], "functions": None}, Conversation([ASK])),
@@ -47,24 +56,26 @@ GOLDEN: list[tuple[dict[str, Any], Conversation]] = [
 @pytest.mark.parametrize(("row", "conversation"), GOLDEN)
 def test_golden_rows(row: dict[str, Any], conversation: Conversation) -> None:
     assert "list of messages" in str(messages.recognise(row))
-    assert messages.read(row) == conversation
+    assert messages.read(row).prompt == conversation
 
 
 def test_reading_what_was_read_changes_nothing() -> None:
     for row, conversation in GOLDEN:
-        assert messages.read({"messages": messages.read(row).messages, "tools": conversation.tools}) == conversation
+        read = messages.read(row)
+        again = {"messages": read.prompt.messages + read.later, "tools": json.dumps(read.prompt.tools)}
+        assert read.prompt == conversation and messages.read(again) == read
 
 
 @pytest.mark.parametrize("row", [{}, {"messages": "hi"}, {"messages": []}, {"messages": ["hi"]}, {"prompt": "hi"}])
 def test_other_rows(row: dict[str, Any]) -> None:
     assert messages.recognise(row) is None
-    with pytest.raises(RowFault, match="no column 'messages'"):
+    with pytest.raises(RowFault, match=r"column '(messages|prompt)'"):
         messages.read(row)
 
 
 def test_a_column_of_another_name() -> None:
     row = {"dialog": [ASK], "messages": [ANSWER]}
     assert "'dialog'" in str(messages.recognise(row, "dialog"))
-    assert messages.read(row, "dialog") == Conversation([ASK])
+    assert messages.read(row, "dialog").prompt == Conversation([ASK])
     with pytest.raises(RowFault, match="no column 'talk'"):
         messages.read(row, "talk")

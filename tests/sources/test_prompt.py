@@ -10,14 +10,7 @@ from draftmill.sources.fault import RowFault
     ("row", "content"),
     [
         ({"prompt": "def f():\n", "test": "x"}, "def f():\n"),
-        ({"instruction": "Sort.", "input": "3 1 2", "output": "1 2 3"}, "Sort.\n\n3 1 2"),
-        ({"instruction": "Sort.", "input": " ", "output": ""}, "Sort."),
-        ({"instruction": "Sort.", "input": None}, "Sort."),
-        (
-            {"instruction": "Sort.", "instances": [{"input": "3 1 2", "output": "1 2 3"}, {"input": "x"}]},
-            "Sort.\n\n3 1 2",
-        ),
-        ({"instruction": "Sort.", "instances": [{"input": ""}]}, "Sort."),
+        ({"instruction": "Sort.", "category": "code"}, "Sort."),
         ({"question": "Why?", "answer": "so"}, "Why?"),
         ({"input": "Write a parser.", "output": "…", "domain": "code"}, "Write a parser."),
         ({"text": "Tell me.", "prompt": "This first."}, "This first."),
@@ -26,17 +19,17 @@ from draftmill.sources.fault import RowFault
 )
 def test_golden_rows(row: dict[str, Any], content: str) -> None:
     assert "is a text" in str(prompt.recognise(row))
-    assert prompt.read(row).messages == [{"role": "user", "content": content}]
+    assert prompt.read(row).prompt.messages == [{"role": "user", "content": content}]
 
 
 def test_a_system_column() -> None:
     read = prompt.read({"system": "Be brief.", "question": "Why?"})
-    assert [m["role"] for m in read.messages] == ["system", "user"]
+    assert [m["role"] for m in read.prompt.messages] == ["system", "user"]
 
 
 def test_a_column_of_another_name() -> None:
     row = {"prompt": "a", "ask": "b", "n": 5}
-    assert prompt.read(row, "ask").messages == [{"role": "user", "content": "b"}]
+    assert prompt.read(row, "ask").prompt.messages == [{"role": "user", "content": "b"}]
     assert prompt.recognise(row, "none") is None
 
 
@@ -46,7 +39,13 @@ def test_a_column_of_another_name() -> None:
         ({"title": "a"}, None, "no text in column prompt, instruction, question"),
         ({"prompt": "  "}, None, "column 'prompt' is empty"),
         ({"prompt": "a"}, "ask", "no text in column 'ask'"),
-        ({"ask": [1]}, "ask", "no text in column 'ask' (it is an array)"),
+        ({"ask": [1]}, "ask", "no text in column 'ask' ('ask' is an array)"),
+        (
+            {"prompt": None},
+            None,
+            "no text in column prompt, instruction, question, query, problem, text, input ('prompt'",
+        ),
+        ({"input": "-"}, None, "column 'input' holds '-': the text itself is not in this dataset"),
     ],
 )
 def test_faults(row: dict[str, Any], column: str | None, reason: str) -> None:

@@ -38,7 +38,26 @@ def talk(*pairs: tuple[str, str]) -> Conversation:
 def test_golden_rows(conversations: list[dict[str, Any]], expected: Conversation) -> None:
     row = {"id": "x", "conversations": conversations}
     assert "list of turns" in str(sharegpt.recognise(row))
-    assert sharegpt.read(row) == expected
+    assert sharegpt.read(row).prompt == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"name": "weather", "arguments": {"city": "Oslo"}}',
+        '{"name": "weather", "arguments": "{\\"city\\": \\"Oslo\\"}"}',
+        "{'name': 'weather', 'arguments': {'city': 'Oslo'}}",
+        '[{"name": "weather", "arguments": {"city": "Oslo"}}]',
+    ],
+)
+@pytest.mark.parametrize(
+    "roles", [("function_call", "observation"), ("tool_call", "tool_response"), ("Tool_Call", "tool")]
+)
+def test_spellings_of_calls(value: str, roles: tuple[str, str]) -> None:
+    row = {"conversations": turns(("human", "Oslo?"), (roles[0], value), (roles[1], "3"), ("gpt", "3 °C"))}
+    asked, called, result = sharegpt.read(row).prompt.messages
+    assert called["tool_calls"][0]["function"] == {"name": "weather", "arguments": {"city": "Oslo"}}
+    assert (asked["role"], result) == ("user", {"role": "tool", "content": "3"})
 
 
 def test_tool_turns() -> None:
@@ -54,7 +73,7 @@ def test_tool_turns() -> None:
         "system": "Be brief.",
     }
     call = {"type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}
-    assert sharegpt.read(row) == Conversation(
+    assert sharegpt.read(row).prompt == Conversation(
         [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Oslo?"},
@@ -75,7 +94,11 @@ def test_tool_turns() -> None:
             "message 2: tool_calls: not valid JSON",
         ),
         ({"conversations": [{"value": "a"}, {"from": "gpt", "value": "b"}]}, "message 1 has no role"),
-        ({"conversations": []}, "no column 'conversations' with turns"),
+        ({"conversations": []}, "column 'conversations' is an empty array"),
+        ({"conversations": "hi"}, "column 'conversations' is a string, not turns that have from and value"),
+        ({"conversations": [["human", "a"]]}, "column 'conversations' is an array of an array first"),
+        ({"conversations": turns(("observation", "3"), ("human", "a"))}, "message 1 (tool) is the result of no call"),
+        ({"conversations": turns(("human", "a"), ("gpt", ""), ("human", "b"))}, "message 2 (assistant) is empty"),
         ({"prompt": "a"}, "no column 'conversations' with turns"),
     ],
 )
@@ -87,6 +110,6 @@ def test_faults(row: dict[str, Any], reason: str) -> None:
 
 def test_columns() -> None:
     row = {"messages": turns(("human", "a")), "chat": turns(("human", "b"))}
-    assert sharegpt.read(row) == talk(("user", "a"))
-    assert sharegpt.read(row, "chat") == talk(("user", "b"))
+    assert sharegpt.read(row).prompt == talk(("user", "a"))
+    assert sharegpt.read(row, "chat").prompt == talk(("user", "b"))
     assert sharegpt.recognise({"messages": [{"role": "user", "content": "a"}]}) is None

@@ -132,7 +132,9 @@ class _Progress:
 
     def _row(self, index: int, stream: Stream) -> tuple[str, ...]:
         before, budget = stream.resumed, stream.standing.budget
-        done = before.counting + before.surplus + before.error + stream.completed + stream.failed
+        done = (
+            before.counting + before.surplus + before.passed_through + before.error + stream.completed + stream.failed
+        )
         tokens = before.counting_tokens + stream.counted
         share = min(1.0, tokens / budget if budget else done / max(1, stream.end))
         prompt_rate, token_rate = self._rates(index)

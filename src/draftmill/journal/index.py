@@ -21,7 +21,7 @@ from draftmill.journal.reader import Entry, UnknownLine, read_line, scan_from
 from draftmill.records import Ended, Finish
 
 _HEADER = Struct("<8s2Q32sI")  # kind and version, records, bytes of the file that they stand for, its digest, checksum
-_JOURNAL, _PROMPTS = b"dmjourn2", b"dmpromp1"
+_JOURNAL, _PROMPTS = b"dmjourn2", b"dmpromp2"
 # id, offset, position, turn, prompt tokens, completion tokens, limit, continued, finish and flags, why it ended
 _RECORD = Struct("<16sQ6I2B")
 _FINISHES, _ENDED = tuple(Finish), (None, *Ended)
@@ -57,11 +57,23 @@ def entries(journal: Path, index: Path, worth: int = WORTH) -> Iterator[Entry | 
 
 
 class PromptIndex:
-    """The ids of a dataset's prompts, 16 bytes each, and where their lines start."""
+    """The ids of a dataset's prompts, 16 bytes each, and where their lines start.
 
-    def __init__(self, ids: bytes, offsets: "array[int]") -> None:
+    ``tokens`` and ``supervised`` count, of each row that is passed through, all its tokens and those that its mask
+    supervises; they are 0 of every other. Where nothing is passed through, they are empty.
+    """
+
+    def __init__(
+        self,
+        ids: bytes,
+        offsets: "array[int]",
+        tokens: "array[int] | None" = None,
+        supervised: "array[int] | None" = None,
+    ) -> None:
         self.ids = ids
         self.offsets = offsets
+        self.tokens = tokens or array("I")
+        self.supervised = supervised or array("I")
 
 
 def read_prompt_index(prompts: Path, index: Path) -> PromptIndex | None:
@@ -73,18 +85,20 @@ def read_prompt_index(prompts: Path, index: Path) -> PromptIndex | None:
             return None
     count = header[1]
     body = index.read_bytes()[_HEADER.size :]
-    if len(body) != count * (_ID + 8) or zlib.crc32(body) != header[4]:
+    plain = count * (_ID + 8)
+    if len(body) not in (plain, plain + 8 * count) or zlib.crc32(body) != header[4]:
         return None
-    offsets = array("q")
-    offsets.frombytes(memoryview(body)[count * _ID :])
-    return PromptIndex(body[: count * _ID], offsets)
+    offsets, counts = array("q"), array("I")
+    offsets.frombytes(memoryview(body)[count * _ID : plain])
+    counts.frombytes(memoryview(body)[plain:])
+    return PromptIndex(body[: count * _ID], offsets, counts[:count], counts[count:])
 
 
 def write_prompt_index(prompts: Path, index: Path, made: PromptIndex, worth: int) -> None:
     with prompts.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size >= worth and len(made.ids) == _ID * len(made.offsets):
-            parts = [made.ids, made.offsets.tobytes()]
+            parts = [made.ids, made.offsets.tobytes(), made.tokens.tobytes(), made.supervised.tobytes()]
             _write(index, _PROMPTS, len(made.offsets), size, file, parts, _changed(file))
 
 

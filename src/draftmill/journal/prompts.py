@@ -24,13 +24,15 @@ class PromptHead(msgspec.Struct, frozen=True):
     where: str = ""
     turn: int = 0
     fault: str = ""
+    loss_mask: list[int] | None = None
 
 
 class PromptId(msgspec.Struct, frozen=True):
-    """A prompt's identity alone."""
+    """A prompt's identity alone, and the mask of one that is passed through."""
 
     id: str
     position: int
+    loss_mask: list[int] | None = None
 
 
 class PromptText(msgspec.Struct, frozen=True):
@@ -41,6 +43,7 @@ class PromptText(msgspec.Struct, frozen=True):
     prompt_ids: list[int]
     tools: list[Tool] | None = None
     fault: str = ""
+    loss_mask: list[int] | None = None
 
 
 class PromptTurns(msgspec.Struct, frozen=True):
@@ -71,6 +74,7 @@ def index_of(path: Path, index: Path, worth: int = WORTH) -> PromptIndex:
     if found := read_prompt_index(path, index):
         return found
     ids, offsets, offset = bytearray(), array("q"), 0
+    tokens, supervised = array("I"), array("I")
     decoder = msgspec.json.Decoder(PromptId)
     with path.open("rb") as file:
         for number, line in enumerate(file):
@@ -80,7 +84,10 @@ def index_of(path: Path, index: Path, worth: int = WORTH) -> PromptIndex:
             ids += bytes.fromhex(prompt.id)
             offsets.append(offset)
             offset += len(line)
-    made = PromptIndex(bytes(ids), offsets)
+            tokens.append(len(prompt.loss_mask or ()))
+            supervised.append(sum(prompt.loss_mask or ()))
+    passed = any(tokens)
+    made = PromptIndex(bytes(ids), offsets, tokens if passed else None, supervised if passed else None)
     write_prompt_index(path, index, made, worth)
     return made
 

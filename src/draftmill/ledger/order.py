@@ -15,10 +15,12 @@ ID_BYTES = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def canonical(conversation: Conversation) -> bytes:
-    """One spelling for equal conversations: sorted keys, no white space."""
-    later = {"later": conversation.later} if conversation.later else {}
-    return _encode({"messages": conversation.messages, "tools": conversation.tools, **later})
+def canonical(content: Conversation | tuple[list[int], list[int]]) -> bytes:
+    """One spelling for equal conversations, or for equal (ids, mask): sorted keys, no white space."""
+    if not isinstance(content, Conversation):
+        return _encode(content)
+    later = {"later": content.later} if content.later else {}
+    return _encode({"messages": content.messages, "tools": content.tools, **later})
 
 
 def conversation_id(dataset: str, conversation: bytes, occurrence: int) -> str:

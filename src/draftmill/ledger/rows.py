@@ -1,6 +1,11 @@
-"""Training rows: the counting completions behind their prompts, in position order. Derived, always rebuildable."""
+"""Training rows in position order: the counting completions behind their prompts, and what is passed through.
+
+Derived, always rebuildable.
+"""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import IO
 
 import msgspec
 
@@ -37,17 +42,42 @@ def row(dataset: str, prompt: PromptHead, completion: Completion) -> Row:
     )
 
 
+def passed(dataset: str, prompt: PromptHead) -> Row:
+    """The row of a prompt that was tokenized already, as it is."""
+    mask = prompt.loss_mask
+    if mask is None or len(mask) != len(prompt.prompt_ids):
+        raise StorageError(
+            f"dataset {dataset}: the mask of position {prompt.position} does not fit its ids",
+            "the prompts were changed by hand; restore them, or start a new run",
+        )
+    return Row(
+        input_ids=prompt.prompt_ids,
+        loss_mask=mask,
+        id=prompt.id,
+        position=prompt.position,
+        turn=prompt.turn,
+        dataset=dataset,
+        prompt_tokens=len(mask) - sum(mask),
+        completion_tokens=sum(mask),
+        finish_reason=None,
+    )
+
+
 def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
     """Every counting row of a dataset, in the order of positions and turns, one in memory at a time."""
     counting = standing.counting()
     due = next(counting, None)
     if due is None:
         return
-    with folder.journal.open("rb") as file:
+    with ExitStack() as stack:
+        file: IO[bytes] | None = None
         for prompt in read_heads(folder.prompts):
             if prompt.position != due[0]:
                 continue
+            if not due[1]:
+                yield passed(folder.name, prompt)
             for offset in due[1]:
+                file = file or stack.enter_context(folder.journal.open("rb"))
                 yield row(folder.name, prompt, completion_at(file, offset))
             due = next(counting, None)
             if due is None:
@@ -70,7 +100,7 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
         journal_bytes=folder.journal.stat().st_size if folder.journal.exists() else 0,
         prompts_bytes=folder.prompts.stat().st_size,
         cut=standing.cut(),
-        rows=sum(len(offsets) for _, offsets in standing.counting()),
+        rows=sum(len(offsets) or 1 for _, offsets in standing.counting()),
         rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
     )
     if _read_stamp(folder) == stamp:
@@ -87,7 +117,7 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
 
 def refuse_lost(folder: DatasetFolder, standing: Standing) -> None:
     """Raises StorageError where the journal holds fewer answers than rows were built of: they would be drawn again."""
-    stamp, known = _read_stamp(folder), standing.finishes.total()
+    stamp, known = _read_stamp(folder), standing.known_rows()
     if stamp and stamp.rows > known:
         what = (
             f"holds {known} answers, and held {stamp.rows} when the rows were built"

@@ -20,7 +20,7 @@ from draftmill.ledger.order import ID_BYTES
 from draftmill.recipe import BudgetCounts
 from draftmill.records import Failure, Finish
 
-_OWED, _DONE, _FAILED = range(3)
+_OWED, _DONE, _FAILED, _PASSED = range(4)
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -93,13 +93,20 @@ class Standing:
         self._beginnings: dict[int, list[int]] = {}
         self._said: dict[int, Said] = {}
 
+    def passed(self, position: int, tokens: int, supervised: int) -> None:
+        """Take in a row that was tokenized already: nothing is generated for it, and the budget counts it as it is."""
+        self._states[position] = _PASSED
+        self._tokens[position] = supervised
+        self._counted[position] = self.worth(tokens - supervised, supervised)
+
     def done(self, entry: Entry) -> bool:
         """Take in a journaled completion, or the beginning of one.
 
         False where it does not belong here, or its position has one already.
         """
         position, said = entry.position, self._said.get(entry.position)
-        if not self._holds(entry.id, position) or (self._states[position] == _DONE and not entry.partial):
+        settled = (_PASSED,) if entry.partial else (_DONE, _PASSED)
+        if not self._holds(entry.id, position) or self._states[position] in settled:
             self.strays += 1
             return False
         self.highest = max(self.highest, position)
@@ -154,6 +161,10 @@ class Standing:
         else:
             self._states[position] = _FAILED
 
+    def known_rows(self) -> int:
+        """How many rows there could be: every answer, and every row that is passed through."""
+        return self.finishes.total() + self._states.count(_PASSED)
+
     def is_owed(self, position: int) -> bool:
         return self._states[position] == _OWED
 
@@ -165,11 +176,11 @@ class Standing:
         return self._states[position] == _DONE
 
     def tokens(self, position: int) -> int:
-        """Generated tokens of a completed position, 0 of any other."""
+        """Generated tokens of a completed position, supervised ones of one that is passed through, 0 of any other."""
         return self._tokens[position]
 
     def counted(self, position: int) -> int:
-        """The tokens of a completed position that the budget counts, 0 of any other."""
+        """The tokens of a position that has a row, as the budget counts them; 0 of any other."""
         return self._counted[position]
 
     def worth(self, prompt_tokens: int, completion_tokens: int) -> int:
@@ -202,11 +213,14 @@ class Standing:
         return self.needed
 
     def counting(self) -> Iterator[tuple[int, list[int]]]:
-        """Every counting position in order, and the journal offsets of its turns."""
+        """Every position that has rows that count, in order, and the journal offsets of its turns; none where it is
+        passed through."""
         for position in range(self.cut()):
             if self._states[position] == _DONE:
                 said = self._said.get(position)
                 yield position, [self._offsets[position]] if said is None else said.offsets
+            elif self._states[position] == _PASSED:
+                yield position, []
 
     def tally(self) -> Tally:
         cut = self.cut()
@@ -215,10 +229,10 @@ class Standing:
             positions=self.positions,
             counting=before.count(_DONE),
             surplus=after.count(_DONE),
-            passed_through=0,
+            passed_through=before.count(_PASSED),
             error=self._states.count(_FAILED),
             owed=before.count(_OWED),
-            not_needed=after.count(_OWED),
+            not_needed=after.count(_OWED) + after.count(_PASSED),
             counting_tokens=sum(self._counted[:cut]),
         )
 
@@ -245,6 +259,9 @@ def load_standing(
     _refuse_shortened(folder, len(prompts.ids) // ID_BYTES)
     standing = Standing(prompts.ids, samples, budget, counts)
     standing.prompt_offsets = prompts.offsets
+    for position, (tokens, supervised) in enumerate(zip(prompts.tokens, prompts.supervised, strict=True)):
+        if tokens:
+            standing.passed(position, tokens, supervised)
     for entry in entries(folder.journal, folder.journal_index):
         if isinstance(entry, UnknownLine):
             standing.unknown_lines.append(entry)

@@ -19,7 +19,7 @@ from draftmill.journal.prompts import read_ids
 from draftmill.journal.reader import encode
 from draftmill.ledger.order import canonical, conversation_id, rank
 from draftmill.recipe import Dataset
-from draftmill.records import Conversation, Prompt, UnreadRow
+from draftmill.records import Conversation, Prompt, TokenizedRow, UnreadRow
 from draftmill.render.dialect import Dialect
 from draftmill.render.special import SpecialText
 from draftmill.render.tokenizer import Tokenizer
@@ -50,13 +50,20 @@ class Prepared(msgspec.Struct, frozen=True):
     with_tools: int
     turns: int = 0  # that the recordings ask for, over all positions
     most_turns: int = 1  # of one position
+    passed_through: int = 0
+    without_special: int = 0  # of those passed through, rows in which not one of the target's special tokens stands
 
 
 class _Spooled(msgspec.Struct):
-    """One conversation on its way through the spool."""
+    """One conversation on its way through the spool, or a row that is tokenized already."""
 
     where: str
     conversation: Conversation
+    input_ids: list[int] = []
+    loss_mask: list[int] | None = None
+
+
+_NO_CONVERSATION = Conversation([])
 
 
 class Preparation:
@@ -79,6 +86,7 @@ class Preparation:
         self._dialect = dialect
         self._progress = on_progress
         self._special = SpecialText(tokenizer.special)
+        self._special_ids = set(tokenizer.special.values())
         self._ids: list[str] = []
         self._ranks = array("Q")
         self._offsets = array("Q")
@@ -111,17 +119,24 @@ class Preparation:
             for read, row in enumerate(source.rows(), start=1):
                 if read % 2048 == 0:
                     self._progress(read, 0)
+                if isinstance(row, TokenizedRow):
+                    row = self._fitting(row)
                 if isinstance(row, UnreadRow):
                     unread.append(row)
                     continue
-                key = canonical(row.conversation)
+                if isinstance(row, TokenizedRow):
+                    key = canonical((row.input_ids, row.loss_mask))
+                    spooled = _Spooled(str(row.where), _NO_CONVERSATION, row.input_ids, row.loss_mask)
+                else:
+                    key = canonical(row.conversation)
+                    spooled = _Spooled(str(row.where), row.conversation)
                 for _ in range(self._dataset.n):
                     id = conversation_id(self._dataset.name, key, seen[key])
                     seen[key] += 1
                     self._ids.append(id)
                     self._ranks.append(rank(self._seed, id))
                     self._offsets.append(offset)
-                line = encode(_Spooled(str(row.where), row.conversation)) + b"\n"
+                line = encode(spooled) + b"\n"
                 file.write(line)
                 offset += len(line)
         self._repeated = sum(count - self._dataset.n for count in seen.values())
@@ -129,6 +144,19 @@ class Preparation:
             first = f"; the first: {unread[0].where}: {unread[0].reason}" if unread else ""
             raise SourceError(f"dataset {self._dataset.name}: none of its {read} rows could be read as a prompt{first}")
         return read, unread
+
+    def _fitting(self, row: TokenizedRow) -> TokenizedRow | UnreadRow:
+        """The row, or why its ids are not the target's. Raises SourceError for settings that ask for answers to it."""
+        asked = [f"n: {self._dataset.n}"] if self._dataset.n > 1 else []
+        asked += ["system"] if self._dataset.system is not None else []
+        if asked:
+            name, what = self._dataset.name, " and ".join(asked)
+            raise SourceError(f"dataset {name}: its rows are tokenized already: {what} cannot apply", "take it out")
+        highest = max(row.input_ids)
+        if highest < self._tokenizer.size:
+            return row
+        place = f"item {row.input_ids.index(highest) + 1} of 'input_ids' is {highest}"
+        return UnreadRow(row.where, f"{place}: the model's vocabulary ends at {self._tokenizer.size - 1}")
 
     def _refuse_other_head(self, order: list[int]) -> None:
         if not self._folder.prompts.exists():
@@ -142,7 +170,7 @@ class Preparation:
                 )
 
     def _write(self, order: list[int], spool: Path, source: Source, read: int, unread: list[UnreadRow]) -> Prepared:
-        refused = tokens = longest = with_tools = special_rows = turns = 0
+        refused = tokens = longest = with_tools = special_rows = passed = without_special = turns = 0
         most_turns = 1
         longest_where = special_first = ""
         special: Counter[str] = Counter()
@@ -157,6 +185,9 @@ class Preparation:
                 most_turns = max(most_turns, 1 + len(prompt.later))
                 if length > longest:
                     longest, longest_where = length, prompt.where
+                if prompt.loss_mask is not None:
+                    passed += 1
+                    without_special += self._special_ids.isdisjoint(prompt.prompt_ids)
                 found = self._special.found(Conversation(prompt.messages, prompt.tools))
                 special.update(found)
                 special_rows += bool(found)
@@ -182,6 +213,8 @@ class Preparation:
             with_tools=with_tools,
             turns=turns,
             most_turns=most_turns,
+            passed_through=passed,
+            without_special=without_special if self._special_ids else 0,
         )
         with replacing(self._folder.unread) as temporary:
             temporary.write_bytes(b"".join(encode(row) + b"\n" for row in unread))
@@ -198,10 +231,7 @@ class Preparation:
                 for _, index in batch:
                     file.seek(self._offsets[index])
                     spooled.append(decoder.decode(file.readline()))
-                texts = [self._text(s.conversation) for s in spooled]
-                encoded = iter(self._tokenizer.encode([text for text, fault in texts if not fault]) if texts else [])
-                for (position, index), s, (_, fault) in zip(batch, spooled, texts, strict=True):
-                    ids = [] if fault else next(encoded)
+                for (position, index), s, (ids, fault) in zip(batch, spooled, self._encoded(spooled), strict=True):
                     yield Prompt(
                         id=self._ids[index],
                         position=position,
@@ -212,7 +242,19 @@ class Preparation:
                         where=s.where,
                         fault=fault,
                         later=s.conversation.later,
+                        loss_mask=s.loss_mask,
                     )
+
+    def _encoded(self, spooled: list[_Spooled]) -> Iterator[tuple[list[int], str]]:
+        """(ids, "") or ([], why the template refuses it) of each conversation; the ids of what has them already."""
+        texts = [("", "") if s.loss_mask is not None else self._text(s.conversation) for s in spooled]
+        due = [text for s, (text, fault) in zip(spooled, texts, strict=True) if s.loss_mask is None and not fault]
+        encoded = iter(self._tokenizer.encode(due))
+        for s, (_, fault) in zip(spooled, texts, strict=True):
+            if s.loss_mask is not None:
+                yield s.input_ids, ""
+            else:
+                yield ([] if fault else next(encoded)), fault
 
     def _text(self, conversation: Conversation) -> tuple[str, str]:
         """(rendered text, "") or ("", why the template refuses it)."""

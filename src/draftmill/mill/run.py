@@ -349,7 +349,7 @@ class Run:
         for dataset in self.datasets:
             prompts = read_texts(self.folder.dataset(dataset.name).prompts)
             dialect = self._dialect(dataset)
-            for prompt in islice((p for p in prompts if not p.fault), _COMPARED):
+            for prompt in islice((p for p in prompts if not p.fault and p.loss_mask is None), _COMPARED):
                 text = dialect.text(Conversation(prompt.messages, prompt.tools))
                 if tokenizer.encode([text])[0] != prompt.prompt_ids:
                     raise RunError(

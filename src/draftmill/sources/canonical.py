@@ -4,16 +4,16 @@
   ``tool_calls``, ``tool_call_id`` and ``name``; absent, null and unknown keys are left out.
 - Roles are system (also ``developer``), user, assistant and tool (also the old ``function``), whatever a dataset
   calls them. ``content`` that is null is "", and text parts are joined by a line end, as vLLM does (SGLang: a space).
-- ``arguments`` of a tool call is the parsed object when it is one, else the string as it was recorded: chat templates
-  put the object through ``tojson``, and servers parse the string before they fill the template.
+- ``arguments`` of a tool call is the parsed object: chat templates put it through ``tojson``, and servers parse the
+  string before they fill the template. What is no object cannot be served at all.
+- Thinking that stands inside the text of an answer is left out.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftmill.records import Message, Tool
-from draftmill.sources import json_text
+from draftmill.sources import json_text, thinking
 from draftmill.sources.fault import RowFault
 
 SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
@@ -59,17 +59,25 @@ def _message(raw: object, place: str) -> Message:
     message: Message = {"role": _role(raw.get("role"), place)}
     message["content"] = _content(raw.get("content"), place, message["role"])
     if message["role"] == ASSISTANT:
+        message["content"] = thinking.without(message["content"])
         reasoning = raw.get("reasoning_content") or raw.get("reasoning")
         if isinstance(reasoning, str):
             message["reasoning_content"] = reasoning
         recorded = raw.get("tool_calls") or raw.get("function_call")
         if recorded and (calls := tool_calls(recorded, place)):
             message["tool_calls"] = calls
-    elif message["role"] == TOOL and raw.get("tool_call_id"):
-        message["tool_call_id"] = str(raw["tool_call_id"])
+    elif message["role"] == TOOL and (id := _call_id(raw)):
+        message["tool_call_id"] = id
     if raw.get("name"):
         message["name"] = str(raw["name"])
     return message
+
+
+def _call_id(raw: Mapping[str, Any]) -> str:
+    """Which call a result belongs to; SWE-agent writes a list, of one."""
+    several = raw.get("tool_call_ids")
+    id = raw.get("tool_call_id") or (several[0] if isinstance(several, list) and several else None)
+    return str(id) if id else ""
 
 
 def _role(raw: object, place: str) -> str:
@@ -87,7 +95,7 @@ def _content(raw: object, place: str, role: str) -> str:
     if isinstance(raw, list) and all(_is_part(part) for part in raw):
         return "\n".join(_part(part, place) for part in raw)
     if role == TOOL and isinstance(raw, dict | list):
-        return json.dumps(raw, ensure_ascii=False, default=str)  # a result that was recorded as data
+        return json_text.written(raw)  # a result that was recorded as data
     raise RowFault(f"{place}: content is {json_text.kind(raw)}, not a text")
 
 
@@ -108,20 +116,17 @@ def _call(raw: object, place: str) -> dict[str, Any]:
     if not isinstance(raw, Mapping) or not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise RowFault(f"{place}: a tool call has no function name")
     call = {"id": str(raw["id"])} if raw.get("id") else {}
-    arguments = _arguments(function.get("arguments"))
+    arguments = _arguments(function.get("arguments"), f"{place}: arguments of {function['name']!r}")
     return {**call, "type": "function", "function": {"name": function["name"], "arguments": arguments}}
 
 
-def _arguments(raw: object) -> object:
-    if raw is None or raw == "":
+def _arguments(raw: object, place: str) -> dict[str, Any]:
+    if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}
-    if isinstance(raw, str):
-        try:
-            parsed = json_text.value(raw)
-        except RowFault:
-            return raw
-        return parsed if isinstance(parsed, dict) else raw
-    return raw
+    value = _decoded(raw, place)
+    if not isinstance(value, dict):
+        raise RowFault(f"{place}: they are {json_text.kind(value)}, not an object")
+    return value
 
 
 def _tool(raw: object, place: str) -> Tool:

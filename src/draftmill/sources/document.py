@@ -5,7 +5,7 @@ counted from 1 in the order of the array, and one bad row does not cost the othe
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,24 @@ def read(path: Path) -> Iterator[Reading]:
     if _holds_lines(path):
         yield from lines.read(path)
         return
-    name = str(path)
+    for number, item in enumerate(_whole(path, _items), start=1):
+        yield Where(str(path), number), item
+
+
+def read_one(path: Path) -> Iterator[Reading]:
+    """The one row that a file is as a whole, whatever arrays stand in it: an agent's trajectory."""
+    for item in _whole(path, lambda data: iter((_strict(data),))):
+        yield Where(str(path), 1), item
+
+
+def _whole(path: Path, items: Callable[[bytes], Iterator[dict[str, Any] | str]]) -> Iterator[dict[str, Any] | str]:
     try:
         with open_stream(path) as stream:
-            data = stream.read().removeprefix(BOM)
+            data = stream.read().removeprefix(BOM).strip()
     except BrokenStream as fault:
-        yield Where(name, 1), f"{fault}; a .json document is read whole or not at all"
+        yield f"{fault}; a document is read whole or not at all"
         return
-    for number, item in enumerate(_items(data.strip()), start=1):
-        yield Where(name, number), item
+    yield from items(data)
 
 
 def _holds_lines(path: Path) -> bool:

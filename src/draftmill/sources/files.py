@@ -1,7 +1,7 @@
 """Local files: one, or those that a glob names, as one stream of rows.
 
-``.jsonl`` (``.ndjson``), ``.json`` and ``.parquet``; the JSON ones also as ``.gz`` and ``.zst``. All but ``.json``
-documents are streamed.
+``.jsonl`` (``.ndjson``), ``.json``, ``.traj`` (one row a file) and ``.parquet``; the JSON ones also as ``.gz`` and
+``.zst``. All but ``.json`` and ``.traj`` documents are streamed.
 """
 
 import glob
@@ -19,9 +19,10 @@ _READERS: dict[str, Callable[[Path], Iterator[Reading]]] = {
     ".jsonl": lines.read,
     ".ndjson": lines.read,
     ".json": document.read,
+    ".traj": document.read_one,
     ".parquet": parquet.read,
 }
-ENDINGS = ".jsonl, .ndjson, .json (each also with .gz or .zst after it) or .parquet"
+ENDINGS = ".jsonl, .ndjson, .json, .traj (each also with .gz or .zst after it) or .parquet"
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from draftmill.errors import SourceError
-from draftmill.records import Conversation
-from draftmill.sources import messages, prompt, sharegpt, turns
+from draftmill.sources import (
+    alpaca,
+    bfcl,
+    glaive,
+    hermes,
+    humaneval,
+    messages,
+    opencodeinstruct,
+    prompt,
+    reasoning,
+    sharegpt,
+    sweagent,
+    tokenized,
+    trajectory,
+    turns,
+    ultrachat,
+)
 from draftmill.sources.fault import RowFault
+from draftmill.sources.history import Recorded
+from draftmill.sources.tokenized import Tokenized
 
 AUTO = "auto"
 
@@ -23,16 +40,29 @@ class Format(Protocol):
     def recognise(self, row: Mapping[str, Any], column: str | None = None) -> str | None:
         """Why a row looks like this format, in words, or None."""
 
-    def read(self, row: Mapping[str, Any], column: str | None = None) -> Conversation:
-        """The row's prompt. Raises RowFault, and nothing else, if it has none."""
+    def read(self, row: Mapping[str, Any], column: str | None = None) -> Recorded | Tokenized:
+        """The row's conversation, or its ids. Raises RowFault, and nothing else, if it has none."""
 
 
-FORMATS: tuple[Format, ...] = (  # the most specific first: it wins where two read equally many rows
+# in the text of other formats' turns: their marks need not stand in every row, and they read rows without them too
+DIALECTS: tuple[Format, ...] = (hermes, reasoning)
+FORMATS: tuple[Format, ...] = (  # the most specific first: it wins where two recognise equally many rows
+    tokenized,
+    glaive,
+    bfcl,
+    humaneval,
+    sweagent,
+    trajectory,
+    *DIALECTS,
     messages,
     sharegpt,
+    ultrachat,
     turns,
+    opencodeinstruct,
+    alpaca,
     prompt,
 )
+_ENOUGH = 0.1  # of the rows must show a dialect's marks
 
 
 def known() -> list[str]:
@@ -57,17 +87,25 @@ def choose(name: str, rows: Sequence[dict[str, Any]], column: str | None, place:
     """
     if name != AUTO:
         chosen = named(name, place)
-        if not any(chosen.recognise(row, column) for row in rows):
+        if not any(chosen.recognise(row, column) or _fault(chosen, row, column) is None for row in rows):
             reason = _fault(chosen, rows[0], column)
             raise SourceError(f"{place}: no {name} in the first {len(rows)} rows: {reason}", _advice(rows, column))
         return chosen, f"format: {name} in the recipe"
-    scores = [(_count_read(f, rows, column), sum(bool(f.recognise(r, column)) for r in rows)) for f in FORMATS]
-    best = max(scores)
-    if not any(best):
+    seen = [sum(bool(f.recognise(row, column)) for row in rows) for f in FORMATS]
+    read = [_count_read(f, rows, column) if count else 0 for f, count in zip(FORMATS, seen, strict=True)]
+    if not any(seen):
         raise SourceError(f"{place}: no known format in the first {len(rows)} rows", _advice(rows, column))
-    chosen = FORMATS[scores.index(best)]
+    # what most rows look like, of what can be read: a text column is there in many formats, and read in every row
+    fit = [n for n, count in enumerate(seen) if count and 2 * read[n] >= max(read)]
+    best = max(fit, key=lambda n: (_weight(FORMATS[n], seen[n], len(rows)), -n))
+    chosen = FORMATS[best]
     why = next(why for row in rows if (why := chosen.recognise(row, column)))
-    return chosen, f"{why}; {best[0]} of the first {len(rows)} rows can be read so"
+    return chosen, f"{why}; {read[best]} of the first {len(rows)} rows can be read so"
+
+
+def _weight(candidate: Format, seen: int, rows: int) -> int:
+    """How many rows speak for a format."""
+    return rows if candidate in DIALECTS and seen >= _ENOUGH * rows else seen
 
 
 def _count_read(candidate: Format, rows: Sequence[dict[str, Any]], column: str | None) -> int:

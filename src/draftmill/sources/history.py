@@ -1,11 +1,14 @@
-"""What of a recorded conversation is asked: its last turn, its first one, or all of them.
+"""What of a recorded conversation is the prompt, and what was recorded after it.
 
-Everything up to and including the last user or tool message is read; what comes after, as a rule the recorded answer,
-is dropped, since the target is to write its own.
+The prompt ends with the last user or tool message, unless a format says otherwise. System prompts and earlier turns
+stay as recorded; the answer after it is not part of it, since the target is to write its own. Nothing is thrown away:
+prompt and ``later`` together are the whole conversation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from draftmill.recipe import Turns
 from draftmill.records import Conversation, Message, Tool, Turn
@@ -15,43 +18,59 @@ from draftmill.sources.fault import RowFault
 _SYSTEM_COLUMNS = ("system", "system_prompt")
 
 
-def prompt_part(messages: list[Message]) -> list[Message]:
-    """The messages up to the last one that asks for an answer. Raises RowFault if none does, or if it is empty."""
-    end = next((n for n in range(len(messages), 0, -1) if messages[n - 1]["role"] in (USER, TOOL)), 0)
-    if not end:
-        raise RowFault("no user or tool message" if messages else "no messages")
-    if messages[end - 1]["role"] == USER and not messages[end - 1]["content"].strip():
-        raise RowFault("the last user message is empty")
-    return messages[:end]
+class Recorded(msgspec.Struct, frozen=True):
+    """A conversation as a row recorded it: its prompt, and the messages after that."""
+
+    prompt: Conversation
+    later: list[Message] = []
 
 
-def conversation(
-    row: Mapping[str, Any], messages: list[Message], tools: list[Tool] | None = None, later: Iterable[Turn] = ()
-) -> Conversation:
-    """The prompt of a row: its system column, if it has one and the messages have none, and their prompt part."""
-    system = next((text for name in _SYSTEM_COLUMNS if isinstance(text := row.get(name), str) and text.strip()), None)
-    kept = prompt_part(messages)
-    if system is not None and kept[0]["role"] != SYSTEM:
-        kept = with_system(kept, system)
-    return Conversation(kept, tools, list(later))
+def recorded(
+    row: Mapping[str, Any], messages: list[Message], tools: list[Tool] | None = None, end: int | None = None
+) -> Recorded:
+    """The conversation of a row; ``end`` messages are its prompt, or those up to the last that asks for an answer.
 
-
-def asked(conversation: Conversation, turns: Turns) -> Conversation:
-    """What a recipe's ``turns`` asks of a conversation that was read: for ``last`` an answer to the whole of it.
-
-    Of one that was recorded without answers only the first can be asked for, or all.
+    A system column counts where the messages have no system prompt. Raises RowFault for what is no conversation.
     """
-    if conversation.later:
-        return conversation if turns == "all" else Conversation(conversation.messages, conversation.tools)
+    end = _last_ask(messages) if end is None else end
+    _check(messages, end)
+    system = next((text for name in _SYSTEM_COLUMNS if isinstance(text := row.get(name), str) and text.strip()), None)
+    prompt = messages[:end]
+    if system is not None and prompt[0]["role"] != SYSTEM:
+        prompt = with_system(prompt, system)
+    return Recorded(Conversation(prompt, tools), messages[end:])
+
+
+def asked_in_turn(row: Mapping[str, Any], rounds: list[list[Message]], tools: list[Tool] | None = None) -> Recorded:
+    """Rounds of which no answer was recorded: the first is the prompt, each later one needs the answer before it."""
+    messages = list(rounds[0])
+    for asked in rounds[1:]:
+        messages += [{"role": ASSISTANT, "content": ""}, *asked]
+    return recorded(row, messages, tools, end=len(rounds[0]))
+
+
+def before_last_answer(messages: list[Message]) -> int | None:
+    """How many messages the last answer is an answer to: an episode ends with what nobody answered. None: all."""
+    last = next((n for n in range(len(messages) - 1, 0, -1) if messages[n]["role"] == ASSISTANT), 0)
+    return next((n for n in range(last, 0, -1) if messages[n - 1]["role"] in (USER, TOOL)), None)
+
+
+def asked(read: Recorded, turns: Turns) -> Conversation:
+    """What a recipe's ``turns`` asks of a conversation: for ``last`` an answer to the whole of its prompt.
+
+    Of rounds that nobody answered all can be asked for, or the first.
+    """
+    prompt = read.prompt
     if turns == "last":
-        return conversation
-    head, later = split(conversation.messages)
-    return Conversation(head, conversation.tools, later if turns == "all" else [])
+        return prompt
+    unanswered = any(map(_is_blank, read.later))
+    head, later = split(prompt.messages + (read.later if unanswered else []))
+    return Conversation(head, prompt.tools, later if turns == "all" else [])
 
 
 def split(messages: list[Message]) -> tuple[list[Message], list[Turn]]:
-    """A recorded conversation that ends with a user or tool message → the prompt of its first answer, and the turns
-    behind that. Answers to nothing, at the head, belong to the prompt."""
+    """A recorded conversation → the prompt of its first answer, and the turns behind that. Answers to nothing, at the
+    head, belong to the prompt; what nobody said is no recorded answer."""
     begins = next(n for n, m in enumerate(messages) if m["role"] in (USER, TOOL))
     first = next((n for n in range(begins, len(messages)) if messages[n]["role"] == ASSISTANT), len(messages))
     turns: list[Turn] = []
@@ -64,7 +83,8 @@ def split(messages: list[Message]) -> tuple[list[Message], list[Turn]]:
         if then:
             turns.append(Turn(then, recorded))
             recorded, then = [], []
-        recorded.append(message)
+        if not _is_blank(message):
+            recorded.append(message)
     return messages[:first], [*turns, Turn(then, recorded)] if then else turns
 
 
@@ -72,3 +92,29 @@ def with_system(messages: list[Message], system: str) -> list[Message]:
     """The messages with this system prompt in the place of those at their head; "" takes these away."""
     head = next((n for n, message in enumerate(messages) if message["role"] != SYSTEM), len(messages))
     return ([{"role": SYSTEM, "content": system}] if system else []) + messages[head:]
+
+
+def _is_blank(message: Message) -> bool:
+    return message["role"] == ASSISTANT and not message["content"] and not message.get("tool_calls")
+
+
+def _last_ask(messages: list[Message]) -> int:
+    end = next((n for n in range(len(messages), 0, -1) if messages[n - 1]["role"] in (USER, TOOL)), 0)
+    if not end:
+        raise RowFault("no user or tool message" if messages else "no messages")
+    return end
+
+
+def _check(messages: list[Message], end: int) -> None:
+    """Raises RowFault for turns before the answer in which nothing is said, and for results of no call."""
+    waiting = 0  # calls that have no result yet
+    for number, message in enumerate(messages, start=1):
+        role, calls = message["role"], message.get("tool_calls", [])
+        if role in (USER, ASSISTANT) and number <= end and not (calls or message["content"].strip()):
+            raise RowFault(f"message {number} ({role}) is empty: no content")
+        if role == ASSISTANT:
+            waiting = len(calls)
+        elif role == TOOL:
+            if not waiting:
+                raise RowFault(f"message {number} ({role}) is the result of no call: no tool_calls before it")
+            waiting -= 1

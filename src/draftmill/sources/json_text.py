@@ -37,6 +37,11 @@ def row(text: bytes | str) -> dict[str, Any]:
     return decoded
 
 
+def written(item: object) -> str:
+    """A value as the JSON text that a person would read."""
+    return json.dumps(item, ensure_ascii=False, default=str)
+
+
 def kind(item: object) -> str:
     """What a decoded value is, in words."""
     return "null" if item is None else _KINDS.get(type(item), f"a {type(item).__name__}")

@@ -1,12 +1,14 @@
-"""OpenAI messages: ``messages: [{role, content, …}]``, with ``tools`` (or the old ``functions``) beside them."""
+"""OpenAI messages: ``messages: [{role, content, …}]``, with ``tools`` (or the old ``functions``) beside them.
+
+UltraChat 200k, SWE-smith and many others are in this form; ``messages`` and ``tools`` may be texts that hold JSON.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from draftmill.records import Conversation
-from draftmill.sources import canonical
+from draftmill.sources import canonical, columns
 from draftmill.sources.fault import RowFault
-from draftmill.sources.history import conversation
+from draftmill.sources.history import Recorded, recorded
 
 NAME = "messages"
 
@@ -15,21 +17,32 @@ _COLUMNS = ("messages", "prompt")  # some preference datasets keep the messages 
 
 def recognise(row: Mapping[str, Any], column: str | None = None) -> str | None:
     """Why this row looks like OpenAI messages, or None."""
-    name = _column(row, column)
-    return f"column {name!r} is a list of messages with role and content" if name else None
+    found = _find(row, column)
+    return f"column {found[0]!r} is a list of messages with role and content" if found else None
 
 
-def read(row: Mapping[str, Any], column: str | None = None) -> Conversation:
-    """The row's prompt. Raises RowFault."""
-    name = _column(row, column)
-    if name is None:
-        raise RowFault(f"no column {column or 'messages'!r} with messages that have a role")
-    return conversation(row, canonical.messages(row[name]), canonical.tools(row.get("tools") or row.get("functions")))
+def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
+    """The row's conversation. Raises RowFault."""
+    found = _find(row, column)
+    if found is None:
+        raise absent(row, column)
+    return recorded(row, canonical.messages(found[1]), tools(row))
 
 
-def _column(row: Mapping[str, Any], column: str | None) -> str | None:
-    return next((name for name in ((column,) if column else _COLUMNS) if _has_roles(row.get(name))), None)
+def turns(row: Mapping[str, Any], column: str | None = None) -> list[Any] | None:
+    """The messages as they stand in the row, if it has any."""
+    found = _find(row, column)
+    return found[1] if found else None
 
 
-def _has_roles(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and any(isinstance(i, dict) and "role" in i for i in value)
+def tools(row: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The canonical tools of a row's ``tools`` or ``functions``. Raises RowFault."""
+    return canonical.tools(row.get("tools") or row.get("functions"))
+
+
+def absent(row: Mapping[str, Any], column: str | None) -> RowFault:
+    return columns.absent(row, (column,) if column else _COLUMNS, "messages that have a role")
+
+
+def _find(row: Mapping[str, Any], column: str | None) -> tuple[str, list[Any]] | None:
+    return columns.turns(row, (column,) if column else _COLUMNS, ("role",))

@@ -8,11 +8,12 @@ from typing import Any
 
 from draftmill.errors import SourceError
 from draftmill.recipe import Dataset
-from draftmill.records import Conversation, SourceRow, UnreadRow
+from draftmill.records import Conversation, SourceRow, TokenizedRow, UnreadRow
 from draftmill.sources import formats, hub
 from draftmill.sources.fault import RowFault
 from draftmill.sources.files import LocalFiles, open_files
 from draftmill.sources.history import asked, with_system
+from draftmill.sources.tokenized import Tokenized
 
 _SAMPLE_ROWS = 50  # readable rows by which the format is judged
 _SAMPLE_LINES = 10_000  # and how far they are looked for
@@ -33,7 +34,7 @@ class Source:
     _reader: formats.Format
     _dataset: Dataset
 
-    def rows(self) -> Iterator[SourceRow | UnreadRow]:
+    def rows(self) -> Iterator[SourceRow | TokenizedRow | UnreadRow]:
         """Every row once, in the order of the files: its prompt, or why it has none. Raises SourceError.
 
         A system prompt in the recipe replaces the recorded one ("" takes it away).
@@ -43,14 +44,20 @@ class Source:
                 yield UnreadRow(where, row)
                 continue
             try:
-                conversation = asked(self._reader.read(row, self._dataset.column), self._dataset.turns)
+                read = self._reader.read(row, self._dataset.column)
             except RowFault as fault:
                 yield UnreadRow(where, fault.reason)
                 continue
+            except RecursionError:
+                yield UnreadRow(where, "the row is nested too deeply")
+                continue
+            if isinstance(read, Tokenized):
+                yield TokenizedRow(where, read.input_ids, read.loss_mask)
+                continue
+            conversation = asked(read, self._dataset.turns)
             if (system := self._dataset.system) is not None:
-                conversation = Conversation(
-                    with_system(conversation.messages, system), conversation.tools, conversation.later
-                )
+                messages = with_system(conversation.messages, system)
+                conversation = Conversation(messages, conversation.tools, conversation.later)
             yield SourceRow(where, conversation)
 
     def fingerprint(self) -> dict[str, str]:
