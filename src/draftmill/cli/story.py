@@ -21,6 +21,7 @@ _WINDOW = 30.0  # seconds over which a rate is taken
 _WARM_UP = 3.0  # seconds before a rate means anything
 _BAR = 20  # characters of a bar
 _LOUD = {"lost": "red", "paused": "red", "suspect": "red", "absent": "yellow", "cap": "yellow", "back": "green"}
+_LOUD |= {"unheard": "yellow", "restarted": "yellow"}
 _QUIET = {"start", "prepared", "milling", "ended"}  # told elsewhere, in other words
 
 

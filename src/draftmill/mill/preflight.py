@@ -9,7 +9,7 @@ from draftmill.engines import connect
 from draftmill.engines.protocol import Engine
 from draftmill.errors import EngineError, RunError
 from draftmill.mill.seat import Seat, mismatch
-from draftmill.recipe import EngineSpec, Sampling
+from draftmill.recipe import EMBEDDED, EngineSpec, Sampling
 from draftmill.render.tokenizer import Tokenizer
 
 _OTHER_FILES = 256  # journals, sockets of the event loop, libraries
@@ -124,7 +124,8 @@ def _safe_decode(tokenizer: Tokenizer, ids: list[int]) -> str:
 
 async def _seat(spec: EngineSpec, gguf: Path | None, logs: Path, tell: Callable[[str, str, str], None]) -> Seat:
     own = Path(spec.gguf) if spec.gguf else gguf
-    engine: Engine = await connect(spec, gguf=own, log=logs / "embedded.log")
+    told: Callable[[str], None] = lambda message: tell("restarted", EMBEDDED, message)  # noqa: E731
+    engine: Engine = await connect(spec, gguf=own, log=logs / "embedded.log", tell=told)
     try:
         return Seat(engine, spec, await engine.identify(), tell)
     except BaseException:

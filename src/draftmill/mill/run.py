@@ -37,6 +37,7 @@ from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
 from draftmill.mill.target import Target, engine_specs, resolve
+from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Dataset, Recipe
 from draftmill.records import Conversation
 from draftmill.render import tokenizer as tokenizers
@@ -222,6 +223,7 @@ class Run:
             self._raise_open_files(seats)
             refuse_penalty_mixture(seats, [self.recipe.sampling_of(d) for d in self.datasets])
             compared = await compare_tokenizers(seats, tokenizer, [*PROBES, *self._rendered(tokenizer, template)])
+            await self._compare_weights(seats, tokenizer, template)
             await self._learn_stops(seats, tokenizer)
             self._observer.seated(seats, compared)
             load_log = Appender(self.folder.load)
@@ -299,6 +301,13 @@ class Run:
                         "tokenizers or transformers changed since it was prepared: use the same versions again",
                     )
                 yield text
+
+    async def _compare_weights(self, seats: list[Seat], tokenizer: Tokenizer, template: ChatTemplate) -> None:
+        asked = passages(tokenizer, template, self.recipe.template)
+        voices = Voices(asked, self.recipe.engine_tolerance, self.note)
+        await voices.compare([seat.engine for seat in seats])
+        for seat in seats:
+            seat.recognise = voices.again
 
     async def _learn_stops(self, seats: list[Seat], tokenizer: Tokenizer) -> None:
         special = sorted(set(tokenizer.special.values()))

@@ -1,7 +1,7 @@
 """One engine's seat in the run: whether it may be given work, and how much at once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 
 from draftmill.engines.protocol import Engine, Identity, Load
@@ -34,6 +34,7 @@ class Seat:
         self.engine = engine
         self.identity = identity
         self.own_stops: tuple[int, ...] = ()
+        self.recognise: Callable[[Engine], Awaitable[str]] | None = None  # says how one that was away differs
         auto = spec.concurrency == "auto"
         self.governor = Governor(identity.slots, identity.kv_tokens) if auto else None
         self.cap = self.governor.cap if self.governor else int(spec.concurrency)
@@ -158,13 +159,14 @@ class Seat:
             tries += 1
             try:
                 identity = await self.engine.identify()
+                differs = mismatch(self.identity, identity) or await self._unlike_before()
             except EngineError as error:
                 if self.state is State.DOUBTED:
                     self.state, self.why = State.LOST, error.message
                     self._tell("lost", self.engine.name, error.message)
                     wake()
                 continue
-            if differs := mismatch(self.identity, identity):
+            if differs:
                 if self.state is not State.PAUSED:
                     self.state, self.why = State.PAUSED, f"it came back as another server: {differs}"
                     self._tell("paused", self.engine.name, self.why)
@@ -174,6 +176,12 @@ class Seat:
             self.state, self.identity = State.OPEN, identity
             wake()
             return
+
+    async def _unlike_before(self) -> str:
+        """What its weights say, where it was away: behind the same URL it may have come back with others."""
+        if self.recognise is None or self.state is State.DOUBTED:
+            return ""
+        return await self.recognise(self.engine)
 
 
 def mismatch(one: Identity, other: Identity) -> str:
