@@ -49,22 +49,22 @@ async def listen(name: str, where: str, asked: list[Passage]) -> Voice:
     return Voice(name, voice.said)
 
 
-async def main() -> None:
+def main() -> None:
     loaded = tokenizer.load(str(small_model()))
     asked = passages(loaded, ChatTemplate(loaded, "2026-01-01"), {})
     given = [argument.partition("=")[::2] for argument in sys.argv[1:]]
     with tempfile.TemporaryDirectory() as folder:
         if given:
-            voices = [await listen(name, where, asked) for name, where in given]
+            voices = [asyncio.run(listen(name, where, asked)) for name, where in given]
         else:
-            voices = [await listen("Q4_1", str(small_model()), asked)]
+            voices = [asyncio.run(listen("Q4_1", str(small_model()), asked))]
             out = Path(folder) / "model.gguf"
             for name, change in TYPES.items():
                 subprocess.run([sys.executable, RETYPE, small_model(), out, *change], check=True)
-                voices.append(await listen(name, str(out), asked))
+                voices.append(asyncio.run(listen(name, str(out), asked)))
     for apart, one, other in sorted((distance(a, b), a.engine, b.engine) for a, b in combinations(voices, 2)):
         print(f"  {one:>12} {other:>12} {apart:.4f}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -131,7 +131,7 @@ def test_an_engine_that_cannot_score_is_told_and_let_pass(fault: EngineError) ->
     room, mute = Room(), Speaker("mute", fault=fault)
     room.compare(Speaker("a"), mute, Speaker("b"))
     assert sorted(room.kinds()) == [("unheard", "mute"), ("weights", "a"), ("weights", "b")]
-    assert fault.message in dict((engine, text) for _, engine, text in room.told)["mute"]
+    assert fault.message in {engine: text for _, engine, text in room.told}["mute"]
 
 
 def test_one_that_comes_back_is_held_against_what_it_was() -> None:
@@ -183,7 +183,7 @@ def test_a_seat_whose_engine_comes_back_with_other_weights_is_paused(monkeypatch
     told: list[tuple[str, str, str]] = []
 
     async def until(state: State) -> None:
-        while seat.state is not state:
+        while seat.state is not state:  # noqa: ASYNC110 - a seat announces nothing to a test
             await asyncio.sleep(0.001)
 
     async def live() -> None:
