@@ -36,7 +36,9 @@ class Seat:
         self.own_stops: tuple[int, ...] = ()
         self.recognise: Callable[[Engine], Awaitable[str]] | None = None  # says how one that was away differs
         auto = spec.concurrency == "auto"
-        self.governor = Governor(identity.slots, identity.kv_tokens) if auto else None
+        own_caches = identity.kind == "llamacpp"  # each slot has its context to itself: slots decide, nothing else
+        cache = None if own_caches else identity.kv_tokens
+        self.governor = Governor(identity.slots, cache) if auto else None
         self.cap = self.governor.cap if self.governor else int(spec.concurrency)
         self.state = State.OPEN
         self.why = ""
