@@ -42,6 +42,21 @@ export_model() {
   mv "$model.part" "$model"
 }
 
+export_gguf() {  # the same float32 weights for llama.cpp
+  [ -e "$model/f32.gguf" ] && return
+  local quantised
+  quantised=$("$python" -c 'from draftmill.engines.small_model import small_model; print(small_model())')
+  "$python" "$here/retype_gguf.py" "$quantised" "$model/f32.gguf" F32
+}
+
+test_two() {  # this test starts vLLM itself, since it kills it
+  local began=$SECONDS
+  echo "== the embedded engine and vLLM in one run"
+  DRAFTMILL_ENGINES=$PWD/$engines "$python" -m pytest -m engine -rs tests/engines/test_two_servers.py ||
+    fail "two servers in one run"
+  echo "== two servers done after $((SECONDS - began)) s"
+}
+
 test_engine() {  # name, variable of the URL, server options
   local name=$1 variable=$2; shift 2
   local log=$engines/$name.log began=$SECONDS port
@@ -65,9 +80,10 @@ test_engine() {  # name, variable of the URL, server options
 [ $# -gt 0 ] || set -- vllm sglang
 install vllm  # its Python exports the model for both
 export_model
+export_gguf
 for name in "$@"; do
   case $name in
-    vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32 ;;
+    vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32; test_two ;;
     sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL --dtype float32 --context-length 1024 ;;
     *) fail "no engine $name; there are vllm and sglang" ;;
   esac

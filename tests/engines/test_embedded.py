@@ -74,6 +74,79 @@ def test_asking_what_it_is_brings_a_dead_one_back(small_model: Path) -> None:
     running(small_model, use)
 
 
+def kill(engine: Embedded) -> Awaitable[int]:
+    assert engine._process is not None
+    engine._process.kill()
+    return engine._process.wait()
+
+
+@embedded
+def test_a_revival_is_told(small_model: Path) -> None:
+    told: list[str] = []
+
+    async def use() -> None:
+        spec = EngineSpec(kind="embedded", slots=1, context=256)
+        engine = await connect(spec, gguf=small_model, tell=told.append)
+        try:
+            await engine.identify()
+            assert told == []
+            assert isinstance(engine, Embedded)
+            await kill(engine)
+            await engine.identify()
+            assert told == ["its process had ended (exit code -9) and was started again"]
+        finally:
+            await engine.close()
+
+    asyncio.run(use())
+
+
+@embedded
+def test_a_start_that_failed_is_tried_again(small_model: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.symlink_to(small_model)
+
+    async def use(engine: Embedded) -> None:
+        await kill(engine)
+        model.unlink()
+        for _ in range(2):
+            with pytest.raises(SetupFault, match="cannot serve"):
+                await engine.identify()
+        model.symlink_to(small_model)
+        assert (await engine.identify()).slots == 2
+
+    running(model, use)
+
+
+@embedded
+def test_one_that_dies_again_and_again_is_given_up(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draftmill.engines.embedded._MOST_DEATHS", 2)
+
+    async def use(engine: Embedded) -> None:
+        for _ in range(2):
+            await kill(engine)
+            await engine.identify()
+        await engine.generate(ask())  # an answer between: the count begins anew
+        for _ in range(2):
+            await kill(engine)
+            await engine.identify()
+        await kill(engine)
+        with pytest.raises(SetupFault, match=r"died 3 times without one answer .* exit code -9"):
+            await engine.identify()
+
+    running(small_model, use)
+
+
+@embedded
+def test_one_that_was_closed_stays_closed(small_model: Path) -> None:
+    async def use(engine: Embedded) -> None:
+        await engine.close()
+        with pytest.raises(TransportFault):
+            await engine.identify()
+        assert engine.pid is None
+
+    running(small_model, use)
+
+
 @embedded
 def test_context_is_per_slot(small_model: Path) -> None:
     async def use(engine: Embedded) -> None:

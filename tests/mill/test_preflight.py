@@ -8,6 +8,7 @@ import pytest
 from draftmill.errors import RunError
 from draftmill.mill import preflight as preflights
 from draftmill.mill.preflight import PROBES, Preflight, compare_tokenizer, raise_open_files, refuse_penalty_mixture
+from draftmill.mill.voices import Passage, Voices
 from draftmill.recipe import EngineSpec, Sampling
 from draftmill.render import tokenizer
 from tests.mill.scripted import ScriptedEngine
@@ -93,6 +94,7 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
         tokenizer=tokenizer.load(str(tokenizer_folder)),
         texts=[],
         samplings=[Sampling()],
+        voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
         tell=lambda *_: None,
     )
 

@@ -1,7 +1,9 @@
 import pytest
 
 from draftmill.engines.protocol import Identity
-from draftmill.mill.seat import mismatch
+from draftmill.mill.seat import Seat, mismatch
+from draftmill.recipe import EngineSpec
+from tests.mill.scripted import ScriptedEngine
 
 VLLM = Identity("vllm", "a", model="/data/Kimi-K2", weights="default", vocab_size=100, kv_dtype="auto")
 
@@ -20,3 +22,11 @@ VLLM = Identity("vllm", "a", model="/data/Kimi-K2", weights="default", vocab_siz
 )
 def test_what_may_not_be_mixed(other: Identity, differs: str) -> None:
     assert mismatch(VLLM, other) == differs
+
+
+@pytest.mark.parametrize(("kind", "cap"), [("llamacpp", 8), ("vllm", 4)])
+def test_slots_with_contexts_of_their_own_are_all_used_from_the_start(kind: str, cap: int) -> None:
+    identity = Identity(kind, "e", slots=8, context=2048, kv_tokens=8 * 2048)
+    seat = Seat(ScriptedEngine(), EngineSpec(url="http://127.0.0.1:1"), identity, lambda *_: None)
+    seat.begin(held=3600.0)  # answers of 10,000 tokens, by the limit; the context cuts them long before
+    assert seat.cap == cap

@@ -24,11 +24,13 @@ _LOUD = {
     "lost": "red",
     "stalled": "red",
     "paused": "red",
-    "control": "cyan",
     "suspect": "red",
     "absent": "yellow",
     "cap": "yellow",
+    "unheard": "yellow",
+    "restarted": "yellow",
     "back": "green",
+    "control": "cyan",
 }
 _QUIET = {"start", "prepared", "milling", "ended"}  # told elsewhere, in other words
 

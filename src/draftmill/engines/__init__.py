@@ -1,6 +1,7 @@
 """Inference servers behind one protocol: token ids in, token ids out."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from draftmill.engines.detect import detect
@@ -10,13 +11,20 @@ from draftmill.errors import SetupFault
 from draftmill.recipe import EMBEDDED, EngineSpec
 
 
-async def connect(spec: EngineSpec, *, gguf: Path | None = None, log: Path | None = None) -> Engine:
-    """The client of the engine that a recipe names; ``gguf`` and ``log`` are for the embedded one, which is started.
+async def connect(
+    spec: EngineSpec,
+    *,
+    gguf: Path | None = None,
+    log: Path | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Engine:
+    """The client of the engine that a recipe names. ``gguf`` and ``log`` are for the embedded one, which is started,
+    and ``tell`` hears when it had to be started again.
 
     A kind that is given is believed; ``auto`` asks the server. Raises SetupFault or TransportFault.
     """
     if spec.kind == EMBEDDED:
-        return await _start(spec, gguf, log)
+        return await _start(spec, gguf, log, tell)
     if spec.url is None:
         raise SetupFault("the engine has no url")
     http = Http(spec.kind, spec.url, _key(spec.api_key_env))
@@ -41,13 +49,19 @@ async def connect(spec: EngineSpec, *, gguf: Path | None = None, log: Path | Non
             return LlamaCpp(http, spec.prompt_cache)
 
 
-async def _start(spec: EngineSpec, gguf: Path | None, log: Path | None) -> Engine:
+async def _start(spec: EngineSpec, gguf: Path | None, log: Path | None, tell: Callable[[str], None] | None) -> Engine:
     from draftmill.engines.embedded import Embedded
 
     if gguf is None:
         raise SetupFault("the embedded engine needs a .gguf file", "name it with gguf or model in the recipe")
     return await Embedded.start(
-        gguf, slots=spec.slots, context=spec.context, threads=spec.threads, prompt_cache=spec.prompt_cache, log=log
+        gguf,
+        slots=spec.slots,
+        context=spec.context,
+        threads=spec.threads,
+        prompt_cache=spec.prompt_cache,
+        log=log,
+        tell=tell,
     )
 
 

@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -20,24 +21,35 @@ from draftmill.errors import SetupFault, TransportFault
 
 NAME = "embedded"
 START_SECONDS = 600.0  # a big model from a slow disk
+_MOST_DEATHS = 16  # in a row without an answer; a prompt that kills it is given up after four
 _TAIL = 4000  # bytes at the log's end that a message quotes from
 
 
 class Embedded(LlamaCpp):
     """The llama.cpp client together with its server. Made by ``Embedded.start``, ended by ``close``.
 
-    The server ends with this process, however that ends. When it dies alone, calls raise TransportFault and
-    ``restart`` brings it back, at another port and with another key.
+    The server ends with this process, however that ends. When it dies alone, calls raise TransportFault until
+    ``identify`` or ``restart`` brings it back, at another port and with another key; ``tell`` hears of the former.
     """
 
     def __init__(
-        self, gguf: Path, slots: int, context: int, threads: int, prompt_cache: bool, log: Path | None
+        self,
+        gguf: Path,
+        slots: int,
+        context: int,
+        threads: int,
+        prompt_cache: bool,
+        log: Path | None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(Http("llamacpp", "http://127.0.0.1:0", name=NAME), prompt_cache)  # until it listens
         self._shape = Config(str(gguf), slots, context, threads, prompt_cache, key="")
         self._log_path = log
         self._log: IO[bytes] | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._tell = tell
+        self._wanted = False  # from the start to ``close``
+        self._deaths = 0  # since its last answer
 
     @classmethod
     async def start(
@@ -49,6 +61,7 @@ class Embedded(LlamaCpp):
         threads: int | None = None,
         prompt_cache: bool = True,
         log: Path | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> "Embedded":
         """Start a server for ``gguf`` with ``context`` tokens a slot and wait until it is ready.
 
@@ -59,7 +72,7 @@ class Embedded(LlamaCpp):
             raise SetupFault("the embedded engine is not installed", "pip install 'draftmill[embedded]'")
         if not gguf.is_file():
             raise SetupFault(f"{gguf}: no such GGUF file")
-        engine = cls(gguf, slots, context, threads or _cores(), prompt_cache, log)
+        engine = cls(gguf, slots, context, threads or _cores(), prompt_cache, log, tell)
         await engine.restart()
         return engine
 
@@ -79,7 +92,8 @@ class Embedded(LlamaCpp):
 
     async def restart(self) -> None:
         """End the server if it lives and start it afresh."""
-        await self.close()
+        await self._end()
+        self._wanted = True
         self._shape = msgspec.structs.replace(self._shape, key=secrets.token_urlsafe(32))
         self._log = self._log_path.open("ab") if self._log_path else tempfile.TemporaryFile()  # noqa: SIM115
         self._process = await asyncio.create_subprocess_exec(
@@ -97,21 +111,26 @@ class Embedded(LlamaCpp):
             await self._http.get_text("/health")
         except TimeoutError:
             tail = self._tail()
-            await self.close()
+            await self._end()
             raise SetupFault(f"the embedded server was not ready within {START_SECONDS:.0f} s: {tail}") from None
         except BaseException:
-            await self.close()
+            await self._end()
             raise
 
     async def identify(self) -> Identity:
-        """What the server is; one that died is started afresh first, since it is ours to keep alive."""
-        if self._process is not None and self._process.returncode is not None:
-            await self.restart()
+        """What the server is; one that died is started afresh first, since it is ours to keep alive.
+
+        Raises SetupFault when it cannot be started, and for one that dies again and again.
+        """
+        if self._wanted and self.pid is None:
+            await self._revive()
         return await super().identify()
 
     async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         try:
-            return await super().generate(request, on_ids)
+            reply = await super().generate(request, on_ids)
+            self._deaths = 0
+            return reply
         except TransportFault as fault:
             code = await self._exit_code()
             if code is None:
@@ -119,6 +138,25 @@ class Embedded(LlamaCpp):
             raise TransportFault(f"{NAME}: the server's process died (exit code {code}): {fault.message}") from None
 
     async def close(self) -> None:
+        self._wanted = False
+        await self._end()
+
+    async def _revive(self) -> None:
+        code = self._process.returncode if self._process else None  # None: its last start failed
+        if code is not None:
+            self._deaths += 1
+        if self._deaths > _MOST_DEATHS:
+            raise SetupFault(
+                f"{NAME}: the server's process died {self._deaths} times without one answer between, "
+                f"the last time with exit code {code}: {self._tail()}",
+                "does the model with its slots and context fit the memory? The run's logs/embedded.log says more",
+            )
+        await self.restart()
+        if self._tell:
+            ended = "had ended" if code is None else f"had ended (exit code {code})"
+            self._tell(f"its process {ended} and was started again")
+
+    async def _end(self) -> None:
         await super().close()
         process, self._process = self._process, None
         if process is not None:

@@ -8,7 +8,8 @@ from draftmill.engines import connect
 from draftmill.engines.protocol import Engine, Identity
 from draftmill.errors import RunError
 from draftmill.mill.seat import Seat, mismatch
-from draftmill.recipe import EngineSpec, Sampling
+from draftmill.mill.voices import Voices
+from draftmill.recipe import EMBEDDED, EngineSpec, Sampling
 from draftmill.render.tokenizer import Tokenizer
 
 _OTHER_FILES = 256  # journals, sockets of the event loop, libraries
@@ -36,6 +37,7 @@ class Preflight:
         tokenizer: Tokenizer,
         texts: Iterable[str],
         samplings: list[Sampling],
+        voices: Voices,
         tell: Callable[[str, str, str], None],
     ) -> None:
         self.compared = 0
@@ -44,25 +46,34 @@ class Preflight:
         self._tokenizer = tokenizer
         self._texts = [*PROBES, *texts]
         self._samplings = samplings
+        self._voices = voices
         self._tell = tell
         self._special = sorted(set(tokenizer.special.values()))
+        self._engines: list[Engine] = []
         self._known: list[Identity] = []  # of all that were ever taken: what they gave stands in the journal
 
     async def take(self, spec: EngineSpec) -> Seat:
         """An engine's seat. Raises its own EngineError, and RunError where it may not be used in this run."""
         own = Path(spec.gguf) if spec.gguf else self._gguf
-        engine = await connect(spec, gguf=own, log=self._logs / "embedded.log")
+        engine = await connect(spec, gguf=own, log=self._logs / "embedded.log", tell=self._restarted)
+        self._engines.append(engine)
         try:
             seat = Seat(engine, spec, await engine.identify(), self._tell)
             self._refuse_mixture(seat.identity)
             self.compared += await compare_tokenizer(engine, self._tokenizer, self._texts)
             seat.own_stops = tuple(await engine.own_stops(self._special))
+            await self._voices.compare(self._engines)
+            seat.recognise = self._voices.again
             self._refuse_mixture(seat.identity)  # again: another one may have been examined meanwhile
         except BaseException:
+            self._engines.remove(engine)
             await engine.close()
             raise
         self._known.append(seat.identity)
         return seat
+
+    def _restarted(self, message: str) -> None:
+        self._tell("restarted", EMBEDDED, message)
 
     def _refuse_mixture(self, identity: Identity) -> None:
         for known in self._known:

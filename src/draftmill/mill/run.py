@@ -33,6 +33,7 @@ from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
 from draftmill.mill.target import Target, engine_specs, resolve
+from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
 from draftmill.render import tokenizer as tokenizers
@@ -254,7 +255,7 @@ class Run:
     # milling
 
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
-        tokenizer, _ = self._load()
+        tokenizer, template = self._load()
         self.folder.logs.mkdir(exist_ok=True)
         preflight = Preflight(
             gguf=self._target.gguf,
@@ -262,6 +263,7 @@ class Run:
             tokenizer=tokenizer,
             texts=self._rendered(tokenizer),
             samplings=[self.recipe.sampling_of(d) for d in self.datasets],
+            voices=Voices(passages(tokenizer, template, self.recipe.template), self.recipe.engine_tolerance, self.note),
             tell=self.note,
         )
         roster = Roster(self.recipe.engines, preflight.take, self.note)

@@ -1,7 +1,7 @@
 """One engine's seat in the run: whether it may be given work, and how much at once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 
 import msgspec
@@ -39,6 +39,7 @@ class Seat:
         self.engine = engine
         self.identity = identity
         self.own_stops: tuple[int, ...] = ()
+        self.recognise: Callable[[Engine], Awaitable[str]] | None = None  # says how one that was away differs
         self.progress = Progress()
         self.governor, self.cap = _governed(spec.concurrency, identity)
         self.state = State.OPEN
@@ -188,13 +189,14 @@ class Seat:
             try:
                 identity = await self.engine.identify()
                 await self._try()
+                differs = mismatch(self.identity, identity) or await self._unlike_before()
             except EngineError as error:
                 if self.state is State.DOUBTED:
                     self.state, self.why = State.LOST, error.message
                     self._tell("lost", self.engine.name, error.message)
                     wake()
                 continue
-            if differs := mismatch(self.identity, identity):
+            if differs:
                 if self.state is not State.PAUSED:
                     self.state, self.why = State.PAUSED, f"it came back as another server: {differs}"
                     self._tell("paused", self.engine.name, self.why)
@@ -214,12 +216,19 @@ class Seat:
             raise TransportFault(f"{self.engine.name}: no token within {_TRIAL_SECONDS:.0f} s") from None
         self._trial = None
 
+    async def _unlike_before(self) -> str:
+        """What its weights say, where it was away: behind the same URL it may have come back with others."""
+        if self.recognise is None or self.state is State.DOUBTED:
+            return ""
+        return await self.recognise(self.engine)
+
 
 def _governed(concurrency: Concurrency, identity: Identity) -> tuple[Governor | None, int]:
     """The governor of a concurrency that is ``auto``, and the cap to begin with."""
     if concurrency != "auto":
         return None, int(concurrency)
-    governor = Governor(identity.slots, identity.kv_tokens)
+    own_caches = identity.kind == "llamacpp"  # each slot has its context to itself: slots decide, nothing else
+    governor = Governor(identity.slots, None if own_caches else identity.kv_tokens)
     return governor, governor.cap
 
 

@@ -223,6 +223,7 @@ class Recipe(Part):
     lanes: Annotated[dict[str, Annotated[Lane, BeforeValidator(_lane)]], Field(min_length=1)] = {"short": Lane()}
     datasets: Annotated[list[Dataset], Field(min_length=1)]
     order: Order = "together"
+    engine_tolerance: Annotated[float, Field(gt=0)] = 0.06
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False

@@ -1,0 +1,162 @@
+"""Whether engines serve the same weights, judged by what they say: log-probabilities of the same ids.
+
+Servers of two kinds name their weights each in its own words, so names prove nothing. Numbers do: they differ little
+where only the arithmetic does, more where weights or arithmetic are quantised, and by nats where the model is another
+one. Figures stand in docs/architecture.md.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import msgspec
+
+from draftmill.engines.protocol import Engine
+from draftmill.errors import CapacityFault, EngineError, RenderError, RunError, TransportFault
+from draftmill.records import Conversation
+from draftmill.render.template import ChatTemplate
+from draftmill.render.tokenizer import Tokenizer
+
+_IDS = 24  # of an answer are scored: llama.cpp steps through them one call at a time
+_PATIENCE = 300.0  # seconds for an engine to say them all, behind whatever else it does
+
+# Prose, code, sums and nonsense: some ids are likely, some are not. ASCII alone, since llama.cpp gives no probability
+# of an id that ends within a character.
+_ANSWERS = (
+    (
+        "What is a glacier?",
+        "A glacier is a slow river of ice, born where more snow falls each winter than melts in summer.",
+    ),
+    (
+        "Write a function that adds two numbers.",
+        'def add(left, right):\n    """Return the sum."""\n    return left + right  # 12345.678',
+    ),
+    ("What is 17 times 23?", "17 * 23 = 391, since 17 * 20 = 340 and 17 * 3 = 51."),
+    (
+        "Who are you?",
+        "Zebras audit quartz umbrellas; nobody else volunteered, so the committee adjourned quietly.",
+    ),
+)
+
+
+class Passage(NamedTuple):
+    """Ids of which those from ``start`` on are scored."""
+
+    ids: list[int]
+    start: int
+
+
+class Voice(msgspec.Struct, frozen=True):
+    """Log-probabilities (nats) that an engine gives the ids of all passages, one after the other."""
+
+    engine: str
+    said: tuple[float, ...]
+
+
+def passages(tokenizer: Tokenizer, template: ChatTemplate, arguments: dict[str, Any]) -> list[Passage]:
+    """What engines are asked about: short answers behind questions that the run's own chat template renders."""
+    found = []
+    for question, answer in _ANSWERS:
+        try:
+            text = template.text(Conversation([{"role": "user", "content": question}]), arguments)
+        except RenderError:  # a template that needs tools, say: any text will do, as long as all get the same
+            text = f"{question}\n"
+        head, tail = tokenizer.encode([text, answer])
+        found.append(Passage(head + tail[:_IDS], len(head)))
+    return found
+
+
+async def hear(engine: Engine, asked: Sequence[Passage]) -> Voice:
+    """What an engine says to the passages. Raises an EngineError where it does not."""
+    said: list[float] = []
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            for passage in asked:
+                said += await engine.score(passage.ids, passage.start)
+    except TimeoutError:
+        raise TransportFault(f"{engine.name}: has not scored a few ids within {_PATIENCE:.0f} s") from None
+    return Voice(engine.name, tuple(said))
+
+
+def distance(one: Voice, other: Voice) -> float:
+    """The mean absolute difference of two engines' log-probabilities, in nats."""
+    pairs = list(zip(one.said, other.said, strict=True))
+    return sum(abs(a - b) for a, b in pairs) / len(pairs)
+
+
+def differ(one: Voice, other: Voice, tolerance: float) -> str:
+    """How two voices differ by more than two engines of the same weights do, or ""."""
+    apart = distance(one, other)
+    if apart <= tolerance:  # false for NaN, which is no voice to trust
+        return ""
+    return f"they differ by {apart:.3f} nats on average over the same {len(one.said)} ids, above {tolerance:g}"
+
+
+class Voices:
+    """The engines of one run that were heard, also those that are gone: what they gave stands in the journal.
+
+    ``tolerance`` is the recipe's ``engine_tolerance``; ``tell(kind, engine, message)`` hears what comes of it.
+    """
+
+    def __init__(self, asked: Sequence[Passage], tolerance: float, tell: Callable[[str, str, str], None]) -> None:
+        self._asked = asked
+        self._tolerance = tolerance
+        self._tell = tell
+        self._heard: dict[Engine, Voice] = {}
+        self._turn = asyncio.Lock()
+
+    async def compare(self, engines: Sequence[Engine]) -> None:
+        """Hear those that were not heard yet and hold them against all others; one engine alone is never asked.
+
+        One that cannot score, or not now, is told and let pass. Raises RunError for two that serve different weights.
+        """
+        async with self._turn:  # two that come at once must be held against each other
+            if len(self._heard.keys() | set(engines)) < 2:
+                return
+            fresh = [engine for engine in engines if engine not in self._heard]
+            voices = await asyncio.gather(*map(self._hear, fresh))
+            found = {engine: voice for engine, voice in zip(fresh, voices, strict=True) if voice}
+            known = self._heard | found
+            for one, other in combinations(known.values(), 2):
+                if differs := differ(one, other, self._tolerance):
+                    raise RunError(
+                        f"{one.engine} and {other.engine} do not serve the same weights: {differs}",
+                        "let all engines serve the same weights in the same precision, or leave one of them out; "
+                        "where you are sure that they do, raise engine_tolerance in the recipe",
+                    )
+            for voice in found.values():
+                apart = max(distance(voice, other) for other in known.values())
+                self._tell("weights", voice.engine, f"the same as the other engines', within {apart:.4f} nats")
+            self._heard = known
+
+    async def again(self, engine: Engine) -> str:
+        """How an engine that was away differs from what it was, or from the others where it was not heard; else "".
+
+        Raises TransportFault or CapacityFault where it is not really back.
+        """
+        known = [self._heard[engine]] if engine in self._heard else list(self._heard.values())
+        if not known:
+            return ""
+        try:
+            voice = await hear(engine, self._asked)
+        except (TransportFault, CapacityFault):
+            raise
+        except EngineError as fault:
+            self._unheard(engine, fault)
+            return ""
+        for one in known:
+            if differs := differ(one, voice, self._tolerance):
+                return f"not the weights of {one.engine} before: {differs}"
+        self._heard.setdefault(engine, voice)
+        return ""
+
+    async def _hear(self, engine: Engine) -> Voice | None:
+        try:
+            return await hear(engine, self._asked)
+        except EngineError as fault:
+            self._unheard(engine, fault)
+            return None
+
+    def _unheard(self, engine: Engine, fault: EngineError) -> None:
+        self._tell("unheard", engine.name, f"its weights cannot be compared with the other engines': {fault.message}")
