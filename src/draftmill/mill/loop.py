@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from draftmill.errors import (
     SetupFault,
     TransportFault,
 )
+from draftmill.journal.prompts import PromptHead
 from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
@@ -34,7 +36,8 @@ from draftmill.mill.mixing import next_to_send
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
-from draftmill.mill.work import Then, Work, decide, delay
+from draftmill.mill.trial import WITNESS_TOKENS, Trials, hear
+from draftmill.mill.work import ALONE_AFTER, Then, Work, decide, delay
 from draftmill.recipe import Lane, Order
 from draftmill.records import Completion, Failure, Finish
 
@@ -108,8 +111,7 @@ class Loop:
         # a server may still end the calls of a start that was killed, by their tags: ours must not be among them
         self._start = start or secrets.token_hex(4)
         self._order = itertools.count()
-        self._alone: list[Work] = []
-        self._one_alone = False
+        self._trials = Trials(streams)
         self._given_up = 0
         self._answers = 0
         self._failing_since: float | None = None
@@ -165,10 +167,11 @@ class Loop:
 
     def _dispatch(self) -> None:
         """Fill every free place, from those lanes that are not full."""
-        if self._alone:
+        trial = self._trials.due(self.seats)
+        if trial:
             self._dispatch_alone()
         now = clock.now()
-        open_lanes = [] if self._alone or self._one_alone else list(self._lanes)
+        open_lanes = [] if trial or self._trials.under_way else list(self._lanes)
         while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
             open_lanes = [lane for lane in open_lanes if not lane.full]
             work = self._next(open_lanes, now)
@@ -216,15 +219,37 @@ class Loop:
         return True
 
     def _dispatch_alone(self) -> None:
-        """A prompt that was there at several engine deaths goes out with nothing else in flight."""
-        if self._calls:
+        """A prompt's trial: it goes out with nothing else in flight, to an engine that is seen to work."""
+        found = None if self._calls else self._trials.first(self.seats)
+        if found is None:
             return
-        work = self._alone[0]
-        seat = next((s for s in self.seats if s.free and s.room(len(work.prompt.prompt_ids))), None)
-        if seat is not None:
-            self._alone.pop(0)
-            work.alone = self._one_alone = True
+        work, seat = found
+        if work.seen < self._answers:
+            self._trials.begin()
             self._send(self._lane(work), seat, work)
+        elif witness := self._trials.witness(seat):
+            stream, prompt = witness
+            self._trials.under_way = True
+            self._errand(self._hear(seat, self._request(seat, stream, prompt, prompt.prompt_ids, WITNESS_TOKENS)))
+        else:
+            self._acquit()
+
+    async def _hear(self, seat: Seat, request: Request) -> None:
+        fault = await hear(seat.engine, request)
+        self._trials.under_way = False
+        self._wake.set()
+        if fault is None:
+            self._answers += 1
+            self._failing_since = None
+            seat.answered()
+            return
+        self._close_seat(seat, fault)
+        if isinstance(fault, TransportFault):
+            self._acquit()
+
+    def _acquit(self) -> None:
+        for work in self._trials.acquit():
+            self._lane(work).later(work, delay(ALONE_AFTER))
 
     def _send(self, lane: LaneQueue, seat: Seat, work: Work) -> None:
         stream, prompt = self.streams[work.dataset], work.prompt
@@ -232,14 +257,9 @@ class Loop:
         limit = stream.limit_of(prompt)
         self.clamped += room < limit
         rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
-        request = Request(
-            prompt_ids=prompt.prompt_ids + work.begun,
-            limit=max(rest, 0),
-            sampling=stream.sampling,
-            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
-            tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
-            seed=redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None,
-        )
+        seed = redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None
+        ids = prompt.prompt_ids + work.begun
+        request = self._request(seat, stream, prompt, ids, max(rest, 0), seed)
         call = Call(lane, seat, stream, work, request)
         if rest < 1:  # the limit was lowered below what is there already, or the context ends here
             self._keep(call, Reply([], len(request.prompt_ids), 0, Finish.LENGTH))
@@ -251,11 +271,27 @@ class Loop:
         self._calls[task] = call
         task.add_done_callback(self._landed)
 
+    def _request(
+        self, seat: Seat, stream: Stream, prompt: PromptHead, ids: list[int], limit: int, seed: int | None = None
+    ) -> Request:
+        return Request(
+            prompt_ids=ids,
+            limit=limit,
+            sampling=stream.sampling,
+            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
+            tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
+            seed=seed,
+        )
+
     def _landed(self, task: "asyncio.Task[None]") -> None:
         del self._calls[task]
         self._wake.set()
+        self._end_by_crash(task)
+
+    def _end_by_crash(self, task: "asyncio.Task[None]") -> None:
+        """A fault of ours ends the run with its traceback, never a silent loss."""
         if not task.cancelled() and (crash := task.exception()):
-            self._crash = crash  # a fault of ours: it ends the run with its traceback, never a silent loss
+            self._crash = crash
             self.stop(Ending.FAILED)
 
     # replies and faults
@@ -275,6 +311,7 @@ class Loop:
             seat.answered()
             self._failing_since = None
             self._answers += 1
+            self._trials.answered(call.stream, call.work.prompt)
             if reply.finish is Finish.ABORT:
                 call.hear(reply.output_ids)
                 self._keep_beginning(call, empty=True)
@@ -284,18 +321,18 @@ class Loop:
         finally:
             call.lane.in_flight -= 1
             seat.in_flight -= 1
-            self._one_alone = self._one_alone and not call.alone
+            self._trials.under_way = self._trials.under_way and not call.alone
 
     def _listener(self, call: Call) -> OnIds | None:
         """What hears the ids of an answer while it grows, and journals its beginning now and then."""
-        every = self._limits.checkpoint
-        if every is None or not call.stream.continues:
+        every = self._limits.checkpoint if call.stream.continues else None
+        if every is None and not call.alone:  # of a trial it is heard whether anything comes
             return None
 
         def hear(ids: list[int]) -> None:
             call.hear(ids)
             self._failing_since = None
-            if clock.now() - call.marked >= every:
+            if every is not None and clock.now() - call.marked >= every:
                 self._journal_piece(call, call.piece(self._vocab_size))
 
         return hear
@@ -319,19 +356,9 @@ class Loop:
 
     def _failed(self, call: Call, fault: EngineError) -> None:
         seat, work = call.seat, call.work
-        match fault:
-            case CapacityFault():
-                seat.refused(fault)
-            case SetupFault():
-                seat.pause(fault, self._wake.set)
-            case TransportFault():
-                seat.doubt(fault, self._wake.set)
-                self._abandon(call)
-        if isinstance(fault, TransportFault) and not work.faults:
-            work.seen = self._answers
-        then = decide(fault, work, self._answers)
-        if not isinstance(fault, PromptFault):  # an engine that refuses one prompt works
-            self._failing_since = self._failing_since or clock.now()
+        self._close_seat(seat, fault)
+        heard = len(call.heard)
+        then = decide(fault, work, heard)
         work.tries += not isinstance(fault, CapacityFault | SetupFault)
         if then is Then.ERROR:
             kind = "engine_death" if isinstance(fault, TransportFault) else "prompt"
@@ -339,27 +366,40 @@ class Loop:
             return
         if then is Then.SUSPECT:
             self._set_aside(seat, work, call.request, fault)
-            call.stream.waits(work.prompt.position)
+            self._journal_piece(call, call.take_back())
         else:
             self._keep_beginning(call)
-        work.faults += isinstance(fault, TransportFault)
-        if work.alone and then is Then.LATER:
-            work.alone, work.faults = False, 0
+        if isinstance(fault, TransportFault):
+            self._errand(self._abandon(call))
+            work.count(self._answers, heard)
+        work.alone = False
         if then is Then.ALONE:
-            self._alone.append(work)
+            self._trials.add(work)
         else:
             call.lane.later(work, delay(work.faults) if then is Then.LATER else 0.0)
 
-    def _abandon(self, call: Call) -> None:
+    def _close_seat(self, seat: Seat, fault: EngineError) -> None:
+        """What a fault says of the engine."""
+        match fault:
+            case CapacityFault():
+                seat.refused(fault)
+            case SetupFault():
+                seat.pause(fault, self._wake.set)
+            case TransportFault():
+                seat.doubt(fault, self._wake.set)
+        if not isinstance(fault, PromptFault):  # an engine that refuses one prompt works
+            self._failing_since = self._failing_since or clock.now()
+
+    async def _abandon(self, call: Call) -> None:
         """Ask the engine to stop what it may still generate for nobody: the answer goes on elsewhere."""
+        with contextlib.suppress(EngineError):
+            await call.seat.engine.abort(call.request.tag)
 
-        async def abort() -> None:
-            with contextlib.suppress(EngineError):
-                await call.seat.engine.abort(call.request.tag)
-
-        task = asyncio.create_task(abort())
+    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
+        task.add_done_callback(self._end_by_crash)
 
     def _set_aside(self, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
         """Keep the evidence of a reply that cannot be believed; the second one stops the run."""
@@ -425,9 +465,11 @@ class Loop:
         self._wake.clear()
 
     def _check_patience(self) -> None:
-        """No open seat, or faults without one answer: the end after the patience; at once where all are refused."""
+        """No open seat, or none that could hold what is left, or faults without one answer: the end after the patience;
+        at once where all are refused."""
         now = clock.now()
-        if any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
+        busy = self._calls or self._trials.under_way
+        if busy and any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
             self._no_seat_since = None
         else:
             self._no_seat_since = self._no_seat_since or now

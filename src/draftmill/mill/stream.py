@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
+from draftmill.journal.files import SYSTEM, Files
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import Heads, PromptHead
 from draftmill.journal.reader import beginning_at
@@ -37,6 +38,7 @@ class Stream:
         first: int | None = None,
         long_limit: int | None = None,
         now: Callable[[], float] = clock.now,
+        files: Files = SYSTEM,
     ) -> None:
         self.name = dataset.name
         self._dataset = dataset
@@ -46,8 +48,9 @@ class Stream:
         self._limits = limit, limit if long_limit is None else long_limit
         self.end = min(standing.needed, first or standing.needed)
         self.resumed = standing.tally()
-        self.journal = Appender(folder.journal)
-        self.errors = Appender(folder.errors)
+        self._files = files
+        self.journal = Appender(folder.journal, files)
+        self.errors = Appender(folder.errors, files)
         self.suspects: Appender | None = None
         self.completed = 0
         self.failed = 0
@@ -136,6 +139,17 @@ class Stream:
         self.partial(prompt.position, len(begun))
         return Work(index, prompt, begun=begun, written=len(begun))
 
+    def answered_before(self) -> PromptHead | None:
+        """A prompt that earlier starts have answered."""
+        position = next((p for p in range(self.end) if self.standing.is_done(p)), None)
+        if position is None:
+            return None
+        heads = Heads(self.folder.prompts, self.standing.prompt_offsets)
+        try:
+            return heads.at(position)
+        finally:
+            heads.close()
+
     def sent(self, position: int, limit: int) -> None:
         """A prompt that ``next`` gave was handed to an engine just now, under this token limit."""
         self._flights.sent(position, limit)
@@ -168,7 +182,7 @@ class Stream:
     def suspect(self) -> Appender:
         """The file for replies that are set aside, made when the first one comes."""
         if self.suspects is None:
-            self.suspects = Appender(self.folder.suspects)
+            self.suspects = Appender(self.folder.suspects, self._files)
         return self.suspects
 
     def close(self) -> None:
