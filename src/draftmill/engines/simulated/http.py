@@ -105,7 +105,7 @@ class HttpServer:
                 work.cancel()
         except Refused as refused:
             return _json(refused.status, refused.body)
-        except Gone:
+        except (Gone, ConnectionError):  # the server breaks off, or the client has
             return _hang_up(request)
 
     async def _stream(
