@@ -46,6 +46,7 @@ class ScriptedEngine:
         self.listeners: dict[str, OnIds | None] = {}
         self.aborted: list[str] = []
         self.gives_beginnings = False
+        self.closed = False
         self.running = 0
         self.most_running = 0
         self._identity = Identity("scripted", name, **identity)
@@ -87,7 +88,7 @@ class ScriptedEngine:
         return []
 
     async def close(self) -> None:
-        pass
+        self.closed = True
 
 
 class Milled:

@@ -418,6 +418,8 @@ class Growing(ScriptedEngine):
         super().__init__(**identity)
         self.gives_beginnings = True
         self.grown = 0
+        self.stands_at = 1 << 30
+        self.freed = asyncio.Event()
         self._stops: dict[str, asyncio.Event] = {}
         self.behaviour = self._grow
 
@@ -433,6 +435,8 @@ class Growing(ScriptedEngine):
         ids: list[int] = []
         for number in range(start, self.WHOLE):
             await asyncio.sleep(0.01)
+            if self.grown >= self.stands_at:
+                await self.freed.wait()
             ids = [*ids, STOP if number == self.WHOLE - 1 else 100 + number]
             self.grown += 1
             if told:
@@ -674,3 +678,120 @@ def test_two_starts_never_use_one_tag(tmp_path: Path) -> None:
         Milled(tmp_path / str(number), {"a": prompts(3)}).run(engine)
     tags = [request.tag for engine in engines for request in engine.requests]
     assert len(set(tags)) == 6
+
+
+def test_a_second_interrupt_does_not_even_wait_for_the_aborts(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(8)})
+    engine = Growing()
+
+    async def hangs(tag: str) -> bool:
+        await asyncio.sleep(60)
+        return True
+
+    engine.abort = hangs  # type: ignore[method-assign]
+    engine.WHOLE = 10_000
+
+    async def twice(loop: Loop) -> None:
+        await interrupt_at(loop, engine, 20)
+        await asyncio.sleep(0.02)
+        loop.stop(Ending.INTERRUPTED)
+
+    assert run.run(engine, during=twice, limits=Limits(drain=60, checkpoint=None)) is Ending.INTERRUPTED
+    assert run.standing().tally().owed == 8
+
+
+def test_a_paused_loop_sends_nothing_new_and_lets_what_is_in_flight_end(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+    engine = Growing()
+
+    async def pause(loop: Loop) -> None:
+        while engine.grown < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        loop.pause(True)
+        sent = len(engine.requests)
+        await asyncio.sleep(0.3)
+        assert len(engine.requests) == sent == 4 and engine.running == 0
+        loop.pause(False)
+
+    assert run.run(engine, during=pause) is Ending.DONE
+    assert run.standing().tally().counting == 20
+
+
+def test_a_lane_s_cap_changes_while_it_runs(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(30)})
+    engine = Growing()
+
+    async def change(loop: Loop) -> None:
+        while engine.grown < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        loop.set_cap("short", 1)
+        while engine.running > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        engine.most_running = 1
+        await asyncio.sleep(0.2)
+        assert engine.most_running == 1
+        loop.set_cap("short", "auto")
+
+    assert run.run(engine, during=change) is Ending.DONE
+    assert engine.most_running == 4
+
+
+def stuck(at: int) -> Growing:
+    """Stands still from its ``at``-th id on, until it is ``freed``; its health calls answer."""
+    engine = Growing()
+    engine.stands_at = at
+    return engine
+
+
+def test_what_lies_at_a_server_that_stands_still_goes_on_at_another(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+    still, good = stuck(12), Growing()
+    assert run.run(still, good, limits=Limits(stall=0.3, checkpoint=0.01)) is Ending.DONE
+    whole = [line for line in lines(run) if not line.get("partial")]
+    assert len(whole) == 20 and all(line["output_ids"] == WHOLE for line in whole)
+    assert run.kinds().count("stalled") == 1 and not run.standing().tally().error
+    assert any(line.get("continued") for line in whole)
+
+
+def test_a_server_that_stood_still_is_believed_when_it_generates_again(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(12)})
+    still = stuck(12)
+
+    async def free(loop: Loop) -> None:
+        while "stalled" not in run.kinds():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.2)
+        assert len(still.requests) == 5 and still.requests[-1].limit == 1  # one trial, and it waits
+        still.freed.set()
+
+    assert run.run(still, limits=Limits(stall=0.3, patience=60), during=free) is Ending.DONE
+    assert run.standing().tally().counting == 12 and "back" in run.kinds()
+
+
+def test_one_that_stays_stuck_ends_the_run_after_the_patience(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(12)})
+    assert run.run(stuck(12), limits=Limits(stall=0.2, patience=0.3)) is Ending.FAILED
+    assert run.loop and run.loop.error and "no progress for 0 s" in run.loop.error.message
+    tally = run.standing().tally()
+    assert tally.adds_up() and tally.error == 0
+
+
+def test_what_a_dead_engine_had_begun_is_marked_when_nothing_of_it_is_known(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(5)})
+    assert run.run(ScriptedEngine(once(TransportFault("reset"), when=is_prompt(2)))) is Ending.DONE
+    assert [line["position"] for line in lines(run) if line.get("redrawn")] == [2]
+
+
+def test_a_call_that_is_cancelled_before_it_is_made_is_not_lost(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+
+    async def move(loop: Loop) -> None:
+        await asyncio.sleep(0.02)
+        loop.seats[0].retune(9)
+        loop._dispatch()
+        for task, call in loop._calls.items():
+            call.moves = True
+            task.cancel()
+
+    assert run.run(Growing(), during=move) is Ending.DONE
+    assert run.standing().tally().counting == 20

@@ -3,12 +3,11 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from draftmill.errors import RunError
-from draftmill.mill.preflight import PROBES, compare_tokenizers, raise_open_files, refuse_penalty_mixture
-from draftmill.mill.seat import Seat
+from draftmill.mill import preflight as preflights
+from draftmill.mill.preflight import PROBES, Preflight, compare_tokenizer, raise_open_files, refuse_penalty_mixture
 from draftmill.recipe import EngineSpec, Sampling
 from draftmill.render import tokenizer
 from tests.mill.scripted import ScriptedEngine
@@ -26,9 +25,7 @@ class Tokenizing(ScriptedEngine):
 
 
 def compare(model: Path, ids: dict[str, list[int]], texts: list[str]) -> int:
-    engine = Tokenizing(ids)
-    seat = Seat(engine, EngineSpec(url="http://127.0.0.1:1"), engine._identity, lambda *_: None)
-    return asyncio.run(compare_tokenizers([seat], tokenizer.load(str(model)), texts))
+    return asyncio.run(compare_tokenizer(Tokenizing(ids), tokenizer.load(str(model)), texts))
 
 
 def test_equal_ids_are_counted_and_an_engine_that_cannot_tokenize_is_not(small_model: Path) -> None:
@@ -70,13 +67,40 @@ def test_the_limit_on_open_files_is_raised_where_connections_need_it(limits: tup
 
 
 def test_a_penalty_is_not_mixed_over_kinds() -> None:
-    def seat(kind: str) -> Seat:
-        engine = ScriptedEngine()
-        identity = msgspec.structs.replace(engine._identity, kind=kind)
-        return Seat(engine, EngineSpec(url="http://127.0.0.1:1"), identity, lambda *_: None)
-
-    both, penalty = [seat("vllm"), seat("sglang")], Sampling(repetition_penalty=1.1)
+    both, penalty = {"vllm", "sglang"}, Sampling(repetition_penalty=1.1)
     refuse_penalty_mixture(both, [Sampling()])
-    refuse_penalty_mixture(both[:1], [penalty])
+    refuse_penalty_mixture({"vllm"}, [penalty])
     with pytest.raises(RunError, match="other tokens in sglang than in vllm"):
         refuse_penalty_mixture(both, [Sampling(), penalty])
+
+
+def test_an_engine_that_comes_late_is_examined_against_all_before_it(
+    tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = {
+        "http://a:1": ScriptedEngine(name="a", weights="v1"),
+        "http://b:1": ScriptedEngine(name="b", weights="v1"),
+        "http://c:1": ScriptedEngine(name="c", weights="v2"),
+    }
+
+    async def connect(spec: EngineSpec, **_: object) -> ScriptedEngine:
+        return engines[spec.url or ""]
+
+    monkeypatch.setattr(preflights, "connect", connect)
+    preflight = Preflight(
+        gguf=None,
+        logs=tmp_path,
+        tokenizer=tokenizer.load(str(tokenizer_folder)),
+        texts=[],
+        samplings=[Sampling()],
+        tell=lambda *_: None,
+    )
+
+    async def body() -> None:
+        for url in ("http://a:1", "http://b:1"):
+            assert (await preflight.take(EngineSpec(url=url))).engine is engines[url]
+        with pytest.raises(RunError, match="a and c are not the same target: weights 'v1' and 'v2'"):
+            await preflight.take(EngineSpec(url="http://c:1"))
+
+    asyncio.run(body())
+    assert [engine.closed for engine in engines.values()] == [False, False, True]

@@ -128,6 +128,16 @@ def test_trouble_on_the_way(kind: Kind, tmp_path: Path) -> None:
     assert sum(t.owed + t.error for t in report.tallies.values()) == 0
 
 
+def test_a_long_stall_of_one_of_two_servers_holds_nobody_up(tmp_path: Path) -> None:
+    scene = msgspec.structs.replace(SCENE, servers=SCENE.servers * 2)
+    calm = rehearse(scene).seconds
+    stall = [(5.0, Trouble(Kind.STALL, seconds=5000.0))]
+    report = rehearse(scene, folder=tmp_path, troubles=stall, limits=Limits(stall=20.0))
+    assert report.ending is Ending.DONE and adds_up(report) and wrong_rows(scene, tmp_path) == []
+    assert [kind for _, kind, _, _ in report.told if kind in ("stalled", "back")] == ["stalled"]
+    assert report.seconds < 3 * calm + 20
+
+
 def test_two_servers_in_a_storm(tmp_path: Path) -> None:
     kinds = [kind for kind in Kind if kind is not Kind.DENIED]
     scene = msgspec.structs.replace(SCENE, servers=SCENE.servers * 2)

@@ -86,3 +86,16 @@ def test_what_is_known_of_an_answer_in_flight_holds_the_next_one_back(tmp_path: 
         owed.partial(prompt.position, 40)  # it will be one of the long ones
     assert not owed.ready()
     owed.close()
+
+
+def test_a_budget_that_changes_while_it_runs(tmp_path: Path) -> None:
+    many = stream(tmp_path, dict.fromkeys(range(50), 20), None)
+    many.set_budget(1100)
+    assert [p.position for p in sent(many)] == [50, 51, 52, 53, 54]  # the lengths of before are known now
+    assert many.resumed.counting_tokens == 1000
+    many.set_budget(1140)
+    assert [p.position for p in sent(many)] == [55, 56]
+    many.set_budget(500)
+    assert list(sent(many)) == [] and many.resumed.surplus == 25
+    many.set_budget(None)
+    assert [p.position for p in sent(many)] == [57, 58, 59]

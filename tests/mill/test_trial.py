@@ -134,6 +134,24 @@ def test_no_prompt_is_blamed_by_an_engine_that_fails_its_witness_too(tmp_path: P
     assert not list(read_failures(run.folder("a").errors)) and run.standing().tally().owed >= 20
 
 
+def test_a_witness_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(30)})
+    engine = Mortal(deadly(3))
+    mortal, hung = engine.behaviour, []
+
+    async def hang_once(request: Request) -> Reply:
+        if request.limit == WITNESS_TOKENS and not hung:
+            hung.append(request)
+            await asyncio.sleep(60)
+        return await mortal(request)  # type: ignore[misc]
+
+    engine.behaviour = hang_once
+    assert run.run(engine, limits=Limits(stall=0.1)) is Ending.DONE
+    (failure,) = read_failures(run.folder("a").errors)
+    assert hung and failure.position == 3 and failure.attempts > ALONE_AFTER + TRIALS
+    assert run.standing().tally().counting == 29
+
+
 @pytest.mark.parametrize("checkpoint", [1.0, None])
 def test_no_prompt_is_blamed_whose_answer_grows(tmp_path: Path, checkpoint: float | None) -> None:
     """An engine that dies after every few tokens, of whatever: the answer goes on from where it was."""

@@ -39,6 +39,9 @@ def run(
         float, typer.Option(min=0, help="Seconds to wait for engines when none answers any more.")
     ] = 900.0,
     drain: Annotated[float, typer.Option(min=0, help="Seconds that Ctrl-C gives to what is in flight.")] = 60.0,
+    stall: Annotated[
+        float, typer.Option(min=1, help="Seconds without any progress until a server is taken for stuck.")
+    ] = 300.0,
     json: Json = False,
 ) -> None:
     """Generate what a recipe asks for; the same command again continues where it stopped.
@@ -60,7 +63,7 @@ def run(
         ),
     )
     folder = run_folder(recipe, out)
-    limits = Limits(max_errors=max_errors, patience=patience, drain=drain)
+    limits = Limits(max_errors=max_errors, patience=patience, drain=drain, stall=stall)
     result = mill(
         loaded,
         recipe.parent,

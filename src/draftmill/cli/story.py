@@ -20,7 +20,16 @@ _PLAIN_EVERY = 10.0  # seconds between two plain progress lines
 _WINDOW = 30.0  # seconds over which a rate is taken
 _WARM_UP = 3.0  # seconds before a rate means anything
 _BAR = 20  # characters of a bar
-_LOUD = {"lost": "red", "paused": "red", "suspect": "red", "absent": "yellow", "cap": "yellow", "back": "green"}
+_LOUD = {
+    "lost": "red",
+    "stalled": "red",
+    "paused": "red",
+    "control": "cyan",
+    "suspect": "red",
+    "absent": "yellow",
+    "cap": "yellow",
+    "back": "green",
+}
 _QUIET = {"start", "prepared", "milling", "ended"}  # told elsewhere, in other words
 
 

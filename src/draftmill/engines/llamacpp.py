@@ -158,6 +158,7 @@ class LlamaCpp:
             running=int(totals.get("llamacpp:requests_processing", 0)),
             queued=int(totals.get("llamacpp:requests_deferred", 0)),
             generation_rate=None if generated is None else self._rate.of(generated),
+            work=totals.get("llamacpp:n_decode_total"),
         )
 
     async def score(self, ids: list[int], start: int) -> list[float]:

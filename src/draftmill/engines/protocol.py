@@ -62,7 +62,8 @@ class Identity(msgspec.Struct, frozen=True):
 
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a server is doing now; None where it does not say. ``kv_used`` and ``kv_total`` are tokens,
-    ``generation_rate`` tokens a second, ``preemptions`` (or retractions) a count since the server's start."""
+    ``generation_rate`` tokens a second, ``preemptions`` (or retractions) a count since the server's start, ``work`` any
+    count that grows while the server computes."""
 
     running: int
     queued: int
@@ -70,6 +71,7 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     kv_total: int | None = None
     generation_rate: float | None = None
     preemptions: int | None = None
+    work: float | None = None
 
 
 class Engine(Protocol):

@@ -184,6 +184,7 @@ class VLLM:
             kv_total=total,
             generation_rate=None if generated is None else self._rate.of(generated),
             preemptions=int(totals.get("vllm:num_preemptions_total", 0)),
+            work=None if generated is None else generated + totals.get("vllm:prompt_tokens_total", 0.0),
         )
 
     async def score(self, ids: list[int], start: int) -> list[float]:

@@ -29,6 +29,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.settings = path / "run.yaml"
+        self.control = path / "control.yaml"
         self.tokenizer = path / "tokenizer"
         self.lock = path / "lock"
         self.events = path / "events.jsonl"

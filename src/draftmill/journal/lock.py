@@ -50,6 +50,22 @@ def locked(path: Path) -> Iterator[None]:
         os.close(fd)
 
 
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock file ``path``."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
 def _told(data: bytes) -> str:
     try:
         holder = msgspec.json.decode(data, type=Holder)

@@ -79,6 +79,7 @@ def merged(frozen: Settings, recipe: Recipe) -> Settings:
     names = {dataset["name"] for dataset in now["datasets"]}
     now["datasets"] += [d for d in frozen.recipe["datasets"] if d["name"] not in names]
     now["lanes"] = frozen.recipe["lanes"] | now["lanes"]
+    now["engines"] = now["engines"] or frozen.recipe["engines"]  # for now every one of them is taken out
     return msgspec.structs.replace(frozen, recipe=now)
 
 

@@ -1,4 +1,4 @@
-"""The end of what is in flight: beginnings kept where engines give them, time to finish where they do not."""
+"""The end of calls in flight: beginnings kept where engines give them, time to finish where they do not."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -9,34 +9,39 @@ from draftmill.mill.call import Call
 _CANCEL_SECONDS = 10.0  # for calls that are ended to come back, or to let go of their connections
 
 Calls = Mapping["asyncio.Task[None]", Call]
-Tasks = set["asyncio.Task[None]"]
 
 
-async def drain(calls: Calls, seconds: float, tell: Callable[[str, str, str], None], *, asks: bool) -> None:
-    """At a stop: engines that can give beginnings end their calls, the others' calls get ``seconds`` to finish.
+async def drain(
+    calls: Calls, seconds: float, hurry: asyncio.Event, tell: Callable[[str], None], *, asks: bool = True
+) -> None:
+    """Engines that can give beginnings end their calls, the others' calls get ``seconds`` to finish.
 
-    What has no end then is let go; its position stays owed, with its beginning where there is one. ``calls`` shrinks
-    as they end. Without ``asks`` nothing is waited for.
+    What has no end then is let go; its position stays owed, with its beginning where there is one. ``calls`` may shrink
+    as they end. Without ``asks``, and from when ``hurry`` is set, nothing is waited for.
     """
     if calls and asks:
-        rest = set(calls) - await _end(dict(calls), tell)
-        if rest:
-            tell("drain", "run", f"{len(rest)} in flight get up to {seconds:.0f} s to finish; Ctrl-C again: none")
-            await asyncio.wait(rest, timeout=seconds)
-    for task in calls:
+        patient = asyncio.create_task(_patiently(dict(calls), seconds, tell))
+        hurried = asyncio.create_task(hurry.wait())
+        await asyncio.wait({patient, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (patient, hurried):
+            waiting.cancel()
+        await asyncio.gather(patient, hurried, return_exceptions=True)
+    rest = {task for task in calls if not task.done()}
+    for task in rest:
         task.cancel()
-    if calls:
-        await asyncio.wait(set(calls), timeout=_CANCEL_SECONDS)
+    if rest:
+        await asyncio.wait(rest, timeout=_CANCEL_SECONDS)
 
 
-async def _end(calls: Calls, tell: Callable[[str, str, str], None]) -> Tasks:
-    """End the calls whose engines can give beginnings, and wait for those. Returns them."""
+async def _patiently(calls: Calls, seconds: float, tell: Callable[[str], None]) -> None:
     asked = await asyncio.gather(*map(_ask, calls.values()))
     ended = {task for task, gives in zip(calls, asked, strict=True) if gives}
     if ended:
-        tell("drain", "run", f"{len(ended)} answers in flight are ended; their beginnings are kept")
+        tell(f"{len(ended)} answers in flight are ended; their beginnings are kept")
         await asyncio.wait(ended, timeout=_CANCEL_SECONDS)
-    return ended
+    if rest := set(calls) - ended:
+        tell(f"{len(rest)} in flight get up to {seconds:.0f} s to finish")
+        await asyncio.wait(rest, timeout=seconds)
 
 
 async def _ask(call: Call) -> bool:

@@ -34,11 +34,12 @@ async def sample_loads(
     ``wake`` is called where a seat takes more than before.
     """
     began = clock.now()
-    governed = any(seat.governor for seat in seats)
     while True:
-        for seat in seats:
+        governed = any(seat.governor for seat in seats)
+        for seat in list(seats):
             load = await _load(seat)
             put(encode(_line(seat, load)))
+            seat.progress.seen(clock.now(), load)
             if load is not None:
                 view, cap = outlook(), seat.cap
                 seat.govern(load, view.held, view.draining)

@@ -1,30 +1,15 @@
-"""The loop: owed prompts to open seats, checked replies to the scribe, faults down their three paths."""
+"""The loop: owed prompts to open seats, until nothing is owed or something stops it."""
 
 import asyncio
-import contextlib
 import itertools
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-import msgspec
-
-from draftmill.engines.check import check_reply
-from draftmill.engines.protocol import OnIds, Reply, Request
-from draftmill.errors import (
-    CapacityFault,
-    DraftmillError,
-    EngineError,
-    PromptFault,
-    ReplyFault,
-    RunError,
-    SetupFault,
-    TransportFault,
-)
+from draftmill.engines.protocol import Reply, Request
+from draftmill.errors import DraftmillError, RunError, TransportFault
 from draftmill.journal.prompts import PromptHead
-from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
@@ -33,13 +18,14 @@ from draftmill.mill.drain import drain
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Outlook, sample_loads
 from draftmill.mill.mixing import next_to_send
+from draftmill.mill.returns import Ears, Returns
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
 from draftmill.mill.trial import WITNESS_TOKENS, Trials, hear
-from draftmill.mill.work import ALONE_AFTER, Then, Work, decide, delay
-from draftmill.recipe import Lane, Order
-from draftmill.records import Completion, Failure, Finish
+from draftmill.mill.work import ALONE_AFTER, Work, delay
+from draftmill.recipe import Concurrency, Lane, Order
+from draftmill.records import Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
 
@@ -58,12 +44,14 @@ class Limits:
     """When to stop. ``patience``: seconds without an open engine. ``drain``: seconds for what is in flight.
 
     ``checkpoint``: seconds between two journaled beginnings of an answer under way; None: they are not streamed.
+    ``stall``: seconds without any progress after which a server that has requests of ours is taken for stuck.
     """
 
     max_errors: int | None = None
     patience: float = 900.0
     drain: float = 60.0
     checkpoint: float | None = 1.0
+    stall: float = 300.0
 
 
 class Loop:
@@ -71,7 +59,8 @@ class Loop:
 
     ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's; ``start`` is
     part of every request's tag, random unless given. One ending holds an error in ``error``; then nothing received is
-    lost, and what was in flight is owed again.
+    lost, and what was in flight is owed again. While it runs, seats may ``join`` and ``leave``, lanes get other caps,
+    and it may be paused.
     """
 
     def __init__(
@@ -93,30 +82,38 @@ class Loop:
         self.seats = seats
         self.error: DraftmillError | None = None
         self.stopping: Ending | None = None
-        self.suspects = 0
+        self.paused = False
         self.clamped = 0
-        self._lanes = [
-            LaneQueue(name, None if lane.concurrency == "auto" else lane.concurrency) for name, lane in lanes.items()
-        ]
+        self._lanes = [LaneQueue(name, _cap(lane.concurrency)) for name, lane in lanes.items()]
         self._stop_ids = stop_ids
-        self._vocab_size = vocab_size
         self._limits = limits
         self._tell = tell
         self._load_log = load_log
         self._seed = seed
         self._mix = order
         self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._calls: dict[asyncio.Task[None], Call] = {}
-        self._errands: set[asyncio.Task[None]] = set()
         # a server may still end the calls of a start that was killed, by their tags: ours must not be among them
         self._start = start or secrets.token_hex(4)
         self._order = itertools.count()
         self._trials = Trials(streams)
-        self._given_up = 0
-        self._answers = 0
-        self._failing_since: float | None = None
+        self._witness: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
         self._no_seat_since: float | None = None
+        self._returns = Returns(
+            lambda *line: self._scribe.put(*line),
+            self._trials,
+            Ears(tell, self._wake.set, lambda error: self.stop(Ending.FAILED, error), lambda: self.stop(Ending.ERRORS)),
+            vocab_size=vocab_size,
+            checkpoint=limits.checkpoint,
+            max_errors=limits.max_errors,
+        )
+
+    @property
+    def suspects(self) -> int:
+        """How many replies could not be believed."""
+        return self._returns.suspects
 
     def at_engines(self, dataset: int) -> int:
         """How many requests of the ``dataset``-th stream are at the engines now."""
@@ -125,10 +122,43 @@ class Loop:
     def stop(self, ending: Ending, error: DraftmillError | None = None) -> None:
         """Send nothing new, give what is in flight its time, then end. A second interrupt ends at once."""
         if self.stopping is not None and ending is Ending.INTERRUPTED:
-            for task in self._calls:
-                task.cancel()
+            self._hurry.set()
         self.stopping = self.stopping or ending
         self.error = self.error or error
+        self._wake.set()
+
+    def crashed(self, task: "asyncio.Task[None]") -> None:
+        """A task has ended: a fault of ours in it ends the run with its traceback, never as a silent loss."""
+        if not task.cancelled() and (crash := task.exception()):
+            self._crash = crash
+            self.stop(Ending.FAILED)
+
+    def pause(self, on: bool) -> None:
+        """Send nothing new until it goes on; what is in flight goes on."""
+        self.paused = on
+        self._wake.set()
+
+    def set_cap(self, lane: str, concurrency: Concurrency) -> None:
+        """Change the most that a lane has at the engines; what is there already stays."""
+        for queue in self._lanes:
+            if queue.name == lane:
+                queue.cap = _cap(concurrency)
+        self._wake.set()
+
+    def join(self, seat: Seat) -> None:
+        """Give work to one more engine."""
+        self.seats.append(seat)
+        seat.begin(self._outlook().held)
+        self._wake.set()
+
+    async def leave(self, seat: Seat) -> None:
+        """Take an engine out: what it has in flight goes on at the others, from its beginning where there is one."""
+        seat.leave()
+        calls = {task: call for task, call in self._calls.items() if call.seat is seat}
+        for call in calls.values():
+            call.moves = True
+        await drain(calls, self._limits.drain, self._hurry, lambda what: self._tell("drain", seat.engine.name, what))
+        self.seats.remove(seat)
         self._wake.set()
 
     async def run(self) -> Ending:
@@ -147,11 +177,14 @@ class Loop:
                 self._dispatch()
                 if not self._calls and not self._pending():
                     break
+                self._check_progress()
                 self._check_patience()
                 await self._sleep()
-            await drain(self._calls, 0.0 if self.error else self._limits.drain, self._tell, asks=self.error is None)
-            for errand in self._errands:
-                errand.cancel()
+            tell: Callable[[str], None] = lambda what: self._tell("drain", "run", f"{what}; Ctrl-C again: at once")  # noqa: E731
+            await drain(self._calls, self._limits.drain, self._hurry, tell, asks=self.error is None)
+            self._returns.close()
+            if self._witness:
+                self._witness.cancel()
         finally:
             sampler.cancel()
             await asyncio.gather(sampler, return_exceptions=True)
@@ -167,6 +200,8 @@ class Loop:
 
     def _dispatch(self) -> None:
         """Fill every free place, from those lanes that are not full."""
+        if self.paused:
+            return
         trial = self._trials.due(self.seats)
         if trial:
             self._dispatch_alone()
@@ -205,12 +240,13 @@ class Loop:
         length = len(work.prompt.prompt_ids)
         fitting = [seat for seat in self.seats if seat.room(length)]
         free = [seat for seat in fitting if seat.free]
+        stream = self.streams[work.dataset]
         if work.prompt.fault:
-            self._give_up(work, "render", work.prompt.fault, None)
+            self._returns.give_up(stream, work, "render", work.prompt.fault, None)
         elif not fitting:
             most = max(seat.identity.max_prompt or seat.identity.context or 0 for seat in self.seats)
             reason = f"the prompt has {length} tokens, which leave no room for an answer; the engine takes {most}"
-            self._give_up(work, "too_long", reason, None)
+            self._returns.give_up(stream, work, "too_long", reason, None)
         elif not free:
             lane.later(work, _OTHER_SEAT_SECONDS)
             return False
@@ -224,28 +260,25 @@ class Loop:
         if found is None:
             return
         work, seat = found
-        if work.seen < self._answers:
+        if work.seen < self._returns.answers:
             self._trials.begin()
             self._send(self._lane(work), seat, work)
         elif witness := self._trials.witness(seat):
             stream, prompt = witness
             self._trials.under_way = True
-            self._errand(self._hear(seat, self._request(seat, stream, prompt, prompt.prompt_ids, WITNESS_TOKENS)))
+            request = self._request(seat, stream, prompt, prompt.prompt_ids, WITNESS_TOKENS)
+            self._witness = asyncio.create_task(self._hear(seat, request))
+            self._witness.add_done_callback(self.crashed)
         else:
             self._acquit()
 
     async def _hear(self, seat: Seat, request: Request) -> None:
-        fault = await hear(seat.engine, request)
+        fault = await hear(seat.engine, request, self._limits.stall)
         self._trials.under_way = False
-        self._wake.set()
-        if fault is None:
-            self._answers += 1
-            self._failing_since = None
-            seat.answered()
-            return
-        self._close_seat(seat, fault)
+        self._returns.heard_witness(seat, fault)
         if isinstance(fault, TransportFault):
             self._acquit()
+        self._wake.set()
 
     def _acquit(self) -> None:
         for work in self._trials.acquit():
@@ -262,12 +295,12 @@ class Loop:
         request = self._request(seat, stream, prompt, ids, max(rest, 0), seed)
         call = Call(lane, seat, stream, work, request)
         if rest < 1:  # the limit was lowered below what is there already, or the context ends here
-            self._keep(call, Reply([], len(request.prompt_ids), 0, Finish.LENGTH))
+            self._returns.keep(call, Reply([], len(request.prompt_ids), 0, Finish.LENGTH))
             return
         stream.sent(prompt.position, call.limit)
         lane.in_flight += 1
         seat.in_flight += 1
-        task = asyncio.create_task(self._run_call(call))
+        task = asyncio.create_task(self._returns.of(call))
         self._calls[task] = call
         task.add_done_callback(self._landed)
 
@@ -284,158 +317,14 @@ class Loop:
         )
 
     def _landed(self, task: "asyncio.Task[None]") -> None:
-        del self._calls[task]
+        call = self._calls.pop(task)
+        call.lane.in_flight -= 1
+        call.seat.in_flight -= 1
+        self._trials.under_way = self._trials.under_way and not call.alone
+        if task.cancelled():
+            self._returns.cut(call)
+        self.crashed(task)
         self._wake.set()
-        self._end_by_crash(task)
-
-    def _end_by_crash(self, task: "asyncio.Task[None]") -> None:
-        """A fault of ours ends the run with its traceback, never a silent loss."""
-        if not task.cancelled() and (crash := task.exception()):
-            self._crash = crash
-            self.stop(Ending.FAILED)
-
-    # replies and faults
-
-    async def _run_call(self, call: Call) -> None:
-        request, seat = call.request, call.seat
-        try:
-            reply = await seat.engine.generate(request, self._listener(call))
-            if reason := check_reply(request, reply, self._vocab_size):
-                raise _Suspect(f"{seat.engine.name}: {reason}", reply)
-        except EngineError as fault:
-            self._failed(call, fault)
-        except asyncio.CancelledError:
-            self._keep_beginning(call)
-            raise
-        else:
-            seat.answered()
-            self._failing_since = None
-            self._answers += 1
-            self._trials.answered(call.stream, call.work.prompt)
-            if reply.finish is Finish.ABORT:
-                call.hear(reply.output_ids)
-                self._keep_beginning(call, empty=True)
-                call.lane.later(call.work, 0.0)
-            else:
-                self._keep(call, reply)
-        finally:
-            call.lane.in_flight -= 1
-            seat.in_flight -= 1
-            self._trials.under_way = self._trials.under_way and not call.alone
-
-    def _listener(self, call: Call) -> OnIds | None:
-        """What hears the ids of an answer while it grows, and journals its beginning now and then."""
-        every = self._limits.checkpoint if call.stream.continues else None
-        if every is None and not call.alone:  # of a trial it is heard whether anything comes
-            return None
-
-        def hear(ids: list[int]) -> None:
-            call.hear(ids)
-            self._failing_since = None
-            if every is not None and clock.now() - call.marked >= every:
-                self._journal_piece(call, call.piece(self._vocab_size))
-
-        return hear
-
-    def _keep_beginning(self, call: Call, empty: bool = False) -> None:
-        if call.stream.continues:
-            self._journal_piece(call, call.keep_beginning(self._vocab_size, empty))
-
-    def _journal_piece(self, call: Call, piece: Completion | None) -> None:
-        if piece is not None:
-            self._scribe.put(call.stream.journal, encode(piece))
-
-    def _keep(self, call: Call, reply: Reply) -> None:
-        completion = call.completion(reply)
-
-        def durable() -> None:
-            call.stream.answered(completion)
-            self._wake.set()
-
-        self._scribe.put(call.stream.journal, encode(completion), durable)
-
-    def _failed(self, call: Call, fault: EngineError) -> None:
-        seat, work = call.seat, call.work
-        self._close_seat(seat, fault)
-        heard = len(call.heard)
-        then = decide(fault, work, heard)
-        work.tries += not isinstance(fault, CapacityFault | SetupFault)
-        if then is Then.ERROR:
-            kind = "engine_death" if isinstance(fault, TransportFault) else "prompt"
-            self._give_up(work, kind, fault.message, seat.engine.name)
-            return
-        if then is Then.SUSPECT:
-            self._set_aside(seat, work, call.request, fault)
-            self._journal_piece(call, call.take_back())
-        else:
-            self._keep_beginning(call)
-        if isinstance(fault, TransportFault):
-            self._errand(self._abandon(call))
-            work.count(self._answers, heard)
-        work.alone = False
-        if then is Then.ALONE:
-            self._trials.add(work)
-        else:
-            call.lane.later(work, delay(work.faults) if then is Then.LATER else 0.0)
-
-    def _close_seat(self, seat: Seat, fault: EngineError) -> None:
-        """What a fault says of the engine."""
-        match fault:
-            case CapacityFault():
-                seat.refused(fault)
-            case SetupFault():
-                seat.pause(fault, self._wake.set)
-            case TransportFault():
-                seat.doubt(fault, self._wake.set)
-        if not isinstance(fault, PromptFault):  # an engine that refuses one prompt works
-            self._failing_since = self._failing_since or clock.now()
-
-    async def _abandon(self, call: Call) -> None:
-        """Ask the engine to stop what it may still generate for nobody: the answer goes on elsewhere."""
-        with contextlib.suppress(EngineError):
-            await call.seat.engine.abort(call.request.tag)
-
-    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-        task.add_done_callback(self._end_by_crash)
-
-    def _set_aside(self, seat: Seat, work: Work, request: Request, fault: EngineError) -> None:
-        """Keep the evidence of a reply that cannot be believed; the second one stops the run."""
-        stream, prompt = self.streams[work.dataset], work.prompt
-        evidence = {
-            "id": prompt.id,
-            "position": prompt.position,
-            "turn": prompt.turn,
-            "reason": fault.message,
-            "engine": seat.engine.name,
-            "limit": request.limit,
-            "prompt_ids": prompt.prompt_ids,
-            "reply": getattr(fault, "reply", None),
-        }
-        self._scribe.put(stream.suspect(), encode(evidence))
-        self.suspects += 1
-        self._tell("suspect", seat.engine.name, fault.message)
-        if self.suspects > 1:
-            error = RunError(
-                f"a second reply cannot be believed: {fault.message}",
-                f"the evidence is in {stream.folder.suspects}; nothing of it went into the journal",
-            )
-            self.stop(Ending.FAILED, error)
-
-    def _give_up(self, work: Work, kind: str, reason: str, engine: str | None) -> None:
-        stream, prompt = self.streams[work.dataset], work.prompt
-        failure = Failure(prompt.id, prompt.position, prompt.turn, kind, reason, work.tries or 1, engine, prompt.where)
-
-        def durable() -> None:
-            stream.gave_up(prompt.position)
-            self._wake.set()
-
-        self._scribe.put(stream.errors, encode(failure), durable)
-        self._given_up += 1
-        if self._given_up == self._limits.max_errors:
-            self.stop(Ending.ERRORS)
 
     # waiting and ending
 
@@ -449,7 +338,8 @@ class Loop:
         waiting = any(lane.due() <= clock.now() for lane in self._lanes)
         weights = [(s.held(), s.in_flight) for s in self.streams if s.in_flight] or [(s.held(), 1) for s in ready]
         held = sum(held * weight for held, weight in weights) / max(1, sum(weight for _, weight in weights))
-        return Outlook(max(1.0, held), draining=self.stopping is not None or not (ready or waiting))
+        over = self.paused or self.stopping is not None or not (ready or waiting)
+        return Outlook(max(1.0, held), draining=over)
 
     def _lane(self, work: Work) -> LaneQueue:
         name = self.streams[work.dataset].lane_of(work.prompt)
@@ -464,26 +354,35 @@ class Loop:
         timer.cancel()
         self._wake.clear()
 
+    def _check_progress(self) -> None:
+        """Take away what lies at servers that stand still: it goes on elsewhere, or there once it moves again."""
+        for seat in self.seats:
+            if seat.state is not State.OPEN or seat.progress.idle(clock.now(), seat.in_flight) < self._limits.stall:
+                continue
+            calls = {task: call for task, call in self._calls.items() if call.seat is seat}
+            fault = seat.stall(self._limits.stall, next(iter(calls.values())).request, self._wake.set)
+            for task, call in calls.items():
+                call.stalled = fault
+                task.cancel()
+
     def _check_patience(self) -> None:
         """No open seat, or none that could hold what is left, or faults without one answer: the end after the patience;
         at once where all are refused."""
         now = clock.now()
-        busy = self._calls or self._trials.under_way
+        busy = self._calls or self._trials.under_way or self.paused
         if busy and any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
             self._no_seat_since = None
         else:
             self._no_seat_since = self._no_seat_since or now
-        refused = all(seat.state is State.PAUSED and not (seat.ever_answered or seat.failures) for seat in self.seats)
-        since = min((t for t in (self._no_seat_since, self._failing_since) if t is not None), default=None)
+        refused = bool(self.seats) and all(
+            seat.state is State.PAUSED and not (seat.ever_answered or seat.failures) for seat in self.seats
+        )
+        since = min((t for t in (self._no_seat_since, self._returns.failing_since) if t is not None), default=None)
         if refused or (since is not None and now - since >= self._limits.patience):
             why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.last_fault}" for seat in self.seats)
             advice = "mend the engine and run the same command again; what was in flight is owed, nothing is lost"
-            self.stop(Ending.FAILED, RunError(f"no engine takes work: {why}", advice))
+            self.stop(Ending.FAILED, RunError(f"no engine takes work: {why or 'all were taken out'}", advice))
 
 
-class _Suspect(ReplyFault):
-    """A reply that failed its check, with the reply as evidence."""
-
-    def __init__(self, message: str, reply: Reply) -> None:
-        super().__init__(message)
-        self.reply = msgspec.to_builtins(reply)
+def _cap(concurrency: Concurrency) -> int | None:
+    return None if concurrency == "auto" else int(concurrency)

@@ -1,13 +1,12 @@
 """Before the first prompt: engines opened, asked what they are, and compared with the recipe and with each other."""
 
-import asyncio
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from draftmill.engines import connect
-from draftmill.engines.protocol import Engine
-from draftmill.errors import EngineError, RunError
+from draftmill.engines.protocol import Engine, Identity
+from draftmill.errors import RunError
 from draftmill.mill.seat import Seat, mismatch
 from draftmill.recipe import EngineSpec, Sampling
 from draftmill.render.tokenizer import Tokenizer
@@ -24,32 +23,63 @@ PROBES = (
 )
 
 
-async def take_seats(
-    specs: list[EngineSpec], gguf: Path | None, logs: Path, tell: Callable[[str, str, str], None]
-) -> list[Seat]:
-    """Open every engine of the recipe and ask it what it is.
-
-    Engines that do not answer now are told and left out, as long as one does; two that may not be mixed are refused.
-    Raises the engine's own error when none answers, RunError for a mixture.
+class Preflight:
+    """Opens and examines the engines of one run. ``texts`` are what their tokenizers are asked about, ``special`` the
+    ids that one may end an answer at by itself. ``compared`` counts the texts that gave the same ids.
     """
-    results = await asyncio.gather(*(_seat(spec, gguf, logs, tell) for spec in specs), return_exceptions=True)
-    seats = [result for result in results if isinstance(result, Seat)]
-    faults = [result for result in results if isinstance(result, BaseException)]
-    try:
-        for fault in faults:
-            if not seats or not isinstance(fault, EngineError):
-                raise fault
-            tell("absent", "run", f"goes on without an engine: {fault.message}")
-        for seat in seats[1:]:
-            if differs := mismatch(seats[0].identity, seat.identity):
+
+    def __init__(
+        self,
+        *,
+        gguf: Path | None,
+        logs: Path,
+        tokenizer: Tokenizer,
+        texts: Iterable[str],
+        samplings: list[Sampling],
+        tell: Callable[[str, str, str], None],
+    ) -> None:
+        self.compared = 0
+        self._gguf = gguf
+        self._logs = logs
+        self._tokenizer = tokenizer
+        self._texts = [*PROBES, *texts]
+        self._samplings = samplings
+        self._tell = tell
+        self._special = sorted(set(tokenizer.special.values()))
+        self._known: list[Identity] = []  # of all that were ever taken: what they gave stands in the journal
+
+    async def take(self, spec: EngineSpec) -> Seat:
+        """An engine's seat. Raises its own EngineError, and RunError where it may not be used in this run."""
+        own = Path(spec.gguf) if spec.gguf else self._gguf
+        engine = await connect(spec, gguf=own, log=self._logs / "embedded.log")
+        try:
+            seat = Seat(engine, spec, await engine.identify(), self._tell)
+            self._refuse_mixture(seat.identity)
+            self.compared += await compare_tokenizer(engine, self._tokenizer, self._texts)
+            seat.own_stops = tuple(await engine.own_stops(self._special))
+            self._refuse_mixture(seat.identity)  # again: another one may have been examined meanwhile
+        except BaseException:
+            await engine.close()
+            raise
+        self._known.append(seat.identity)
+        return seat
+
+    def _refuse_mixture(self, identity: Identity) -> None:
+        for known in self._known:
+            if differs := mismatch(known, identity):
                 raise RunError(
-                    f"{seats[0].engine.name} and {seat.engine.name} are not the same target: {differs}",
+                    f"{known.name} and {identity.name} are not the same target: {differs}",
                     "a drafter learns one model: use engines that serve the same weights",
                 )
-    except BaseException:
-        await close_seats(seats)
-        raise
-    return seats
+        refuse_penalty_mixture({known.kind for known in [*self._known, identity]}, self._samplings)
+
+
+def fit_open_files(seats: list[Seat]) -> None:
+    """One for each connection. Where the system allows fewer than a governor's most, it keeps to what there is."""
+    spare = raise_open_files(sum(seat.cap for seat in seats), sum(seat.most - seat.cap for seat in seats))
+    governors = [seat.governor for seat in seats if seat.governor]
+    for governor in governors:
+        governor.most = min(governor.most, governor.cap + spare // len(governors))
 
 
 def raise_open_files(connections: int, more: int = 0) -> int:
@@ -71,40 +101,31 @@ def raise_open_files(connections: int, more: int = 0) -> int:
     return most - needed
 
 
-def refuse_penalty_mixture(seats: list[Seat], samplings: list[Sampling]) -> None:
+def refuse_penalty_mixture(kinds: set[str], samplings: list[Sampling]) -> None:
     """Raises RunError where servers of several kinds would apply a repetition penalty to different tokens."""
-    kinds = sorted({seat.identity.kind for seat in seats})
     if len(kinds) > 1 and any(sampling.repetition_penalty != 1.0 for sampling in samplings):
         raise RunError(
-            f"a repetition penalty looks at other tokens in {' than in '.join(kinds)}, so their answers differ",
+            f"a repetition penalty looks at other tokens in {' than in '.join(sorted(kinds))}, so their answers differ",
             "set repetition_penalty to 1, or use engines of one kind",
         )
 
 
-async def close_seats(seats: list[Seat]) -> None:
-    await asyncio.gather(*(seat.close() for seat in seats), return_exceptions=True)
-
-
-async def compare_tokenizers(seats: list[Seat], tokenizer: Tokenizer, texts: list[str]) -> int:
-    """Compare our ids with every engine's own for the same texts. Returns how many texts were compared.
+async def compare_tokenizer(engine: Engine, tokenizer: Tokenizer, texts: list[str]) -> int:
+    """Compare our ids with an engine's own for the same texts. Returns how many texts were compared.
 
     Raises RunError with the text at the first difference.
     """
-    ours = tokenizer.encode(texts)
-    compared = 0
-    for seat in seats:
-        for text, ids in zip(texts, ours, strict=True):
-            theirs = await seat.engine.tokenize(text)
-            if theirs is None:
-                break
-            compared += 1
-            if theirs != ids:
-                difference = _difference(tokenizer, ids, theirs)
-                raise RunError(
-                    f"{seat.engine.name} tokenizes a text otherwise than the recipe's model: {difference}",
-                    "the recipe's `model` (or `tokenizer`) must be the one that the engine serves",
-                )
-    return compared
+    for compared, (text, ids) in enumerate(zip(texts, tokenizer.encode(texts), strict=True)):
+        theirs = await engine.tokenize(text)
+        if theirs is None:
+            return compared
+        if theirs != ids:
+            difference = _difference(tokenizer, ids, theirs)
+            raise RunError(
+                f"{engine.name} tokenizes a text otherwise than the recipe's model: {difference}",
+                "the recipe's `model` (or `tokenizer`) must be the one that the engine serves",
+            )
+    return len(texts)
 
 
 def _difference(tokenizer: Tokenizer, ours: list[int], theirs: list[int]) -> str:
@@ -120,13 +141,3 @@ def _difference(tokenizer: Tokenizer, ours: list[int], theirs: list[int]) -> str
 
 def _safe_decode(tokenizer: Tokenizer, ids: list[int]) -> str:
     return tokenizer.decode([i for i in ids if 0 <= i < tokenizer.size])
-
-
-async def _seat(spec: EngineSpec, gguf: Path | None, logs: Path, tell: Callable[[str, str, str], None]) -> Seat:
-    own = Path(spec.gguf) if spec.gguf else gguf
-    engine: Engine = await connect(spec, gguf=own, log=logs / "embedded.log")
-    try:
-        return Seat(engine, spec, await engine.identify(), tell)
-    except BaseException:
-        await engine.close()
-        raise

@@ -13,31 +13,25 @@ from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RunError, StorageError
+from draftmill.errors import RecipeError, RunError, StorageError
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
 from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
+from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.observer import Observer
-from draftmill.mill.preflight import (
-    PROBES,
-    close_seats,
-    compare_tokenizers,
-    raise_open_files,
-    refuse_penalty_mixture,
-    take_seats,
-)
+from draftmill.mill.preflight import Preflight, fit_open_files
 from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
 from draftmill.mill.result import Result, Start, read_result
-from draftmill.mill.seat import Seat
+from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
 from draftmill.mill.target import Target, engine_specs, resolve
-from draftmill.recipe import Dataset, Recipe
+from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.model_files import fingerprint
@@ -45,6 +39,8 @@ from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
 from draftmill.sources import open_source
 
+_LOOK_SECONDS = 1.0  # between two looks at the control file
+_PAUSED = "paused: nothing new is sent, what is in flight goes on"
 _COMPARED = 8  # prompts of each dataset that are rendered again and tokenized by the engine at a start
 
 
@@ -54,9 +50,13 @@ class Run:
     def __init__(
         self, recipe: Recipe, base: Path, folder: RunFolder, only: tuple[str, ...], observer: Observer
     ) -> None:
-        self.recipe = engine_specs(recipe, base)
         self.folder = folder
-        self.datasets = [d for d in recipe.datasets if not only or d.name in only]
+        self._asked = engine_specs(recipe, base)
+        self._only = only
+        self._control = ControlFile(folder.control)
+        self._follow(self._control.read())
+        if not self.recipe.engines:
+            raise RunError(f"{folder.control}: takes every engine out of the run", "leave one in it")
         self._base = base
         self._observer = observer
         self._events = Appender(folder.events)
@@ -111,6 +111,41 @@ class Run:
 
     def close(self) -> None:
         self._events.close()
+
+    # control
+
+    def _follow(self, control: Control) -> None:
+        """What the run shall do from now on: its recipe, and what its control file says otherwise."""
+        self.recipe = control.over(self._asked)
+        self.datasets = [d for d in self.recipe.datasets if not self._only or d.name in self._only]
+
+    def _obey(self, control: Control, loop: Loop, roster: Roster) -> None:
+        """The control file has changed while the loop runs. Raises RecipeError where it does not fit the run."""
+        self._follow(control)
+        merged = frozen_settings.merged(self.settings, self.recipe)
+        if merged.recipe != self.settings.recipe:
+            self.note("control", "run", "; ".join(frozen_settings.harmless(self.settings, merged)))
+            frozen_settings.write_settings(self.folder, merged)
+            self.settings = merged
+        if control.pause != loop.paused:
+            self.note("control", "run", _PAUSED if control.pause else "goes on")
+        loop.pause(control.pause)
+        for name, lane in self.recipe.lanes.items():
+            loop.set_cap(name, lane.concurrency)
+        for stream in loop.streams:
+            stream.set_budget(self.recipe.dataset(stream.name).budget)
+        roster.want(self.recipe.engines)
+
+    async def _tend(self, loop: Loop, roster: Roster) -> None:
+        """While the loop runs: follow the control file, and look after the engines."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                if (control := self._control.news()) is not None:
+                    self._obey(control, loop, roster)
+            except RecipeError as error:
+                self.note("control", "run", "; ".join([error.message, *error.faults]))
+            roster.tend(loop)
 
     # beginning
 
@@ -205,30 +240,29 @@ class Run:
 
     # milling
 
-    def _raise_open_files(self, seats: list[Seat]) -> None:
-        """One for each connection. Where the system allows fewer than a governor's most, it keeps to what there is."""
-        spare = raise_open_files(sum(seat.cap for seat in seats), sum(seat.most - seat.cap for seat in seats))
-        governors = [seat.governor for seat in seats if seat.governor]
-        for governor in governors:
-            governor.most = min(governor.most, governor.cap + spare // len(governors))
-
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
         tokenizer, template = self._load()
         self.folder.logs.mkdir(exist_ok=True)
-        seats = await take_seats(self.recipe.engines, self._target.gguf, self.folder.logs, self.note)
+        preflight = Preflight(
+            gguf=self._target.gguf,
+            logs=self.folder.logs,
+            tokenizer=tokenizer,
+            texts=self._rendered(tokenizer, template),
+            samplings=[self.recipe.sampling_of(d) for d in self.datasets],
+            tell=self.note,
+        )
+        roster = Roster(self.recipe.engines, preflight.take, self.note)
         streams: list[Stream] = []
         load_log = None
         try:
-            self._raise_open_files(seats)
-            refuse_penalty_mixture(seats, [self.recipe.sampling_of(d) for d in self.datasets])
-            compared = await compare_tokenizers(seats, tokenizer, [*PROBES, *self._rendered(tokenizer, template)])
-            await self._learn_stops(seats, tokenizer)
-            self._observer.seated(seats, compared)
+            await roster.open()
+            fit_open_files(roster.seats)
+            self._observer.seated(roster.seats, preflight.compared)
             load_log = Appender(self.folder.load)
             streams = [self._stream(d, standings[d.name], first) for d in self.datasets]
             loop = Loop(
                 streams,
-                seats,
+                roster.seats,
                 self.recipe.lanes,
                 stop_ids=tuple(self.settings.stop_ids),
                 vocab_size=self.settings.vocab_size,
@@ -238,24 +272,30 @@ class Run:
                 seed=self.recipe.seed,
                 order=self.recipe.order,
             )
-            return await self._run_loop(loop)
+            if self._control.last.pause:
+                self.note("control", "run", f"{_PAUSED}, as {self.folder.control} says")
+                loop.pause(True)
+            return await self._run_loop(loop, roster)
         finally:
-            await close_seats(seats)
+            await roster.close()
             for stream in streams:
                 stream.close()
             if load_log:
                 load_log.close()
 
-    async def _run_loop(self, loop: Loop) -> Start:
+    async def _run_loop(self, loop: Loop, roster: Roster) -> Start:
         self._observer.milling(loop)
         self.note("milling", "run", f"{sum(s.resumed.owed for s in loop.streams)} prompts are owed")
         events = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             events.add_signal_handler(number, loop.stop, Ending.INTERRUPTED)
         started = time.monotonic()
+        beside = asyncio.create_task(self._tend(loop, roster))
+        beside.add_done_callback(loop.crashed)
         try:
             ending = await loop.run()
         finally:
+            beside.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):
                 events.remove_signal_handler(number)
             self._observer.milled()
@@ -299,11 +339,6 @@ class Run:
                         "tokenizers or transformers changed since it was prepared: use the same versions again",
                     )
                 yield text
-
-    async def _learn_stops(self, seats: list[Seat], tokenizer: Tokenizer) -> None:
-        special = sorted(set(tokenizer.special.values()))
-        for seat in seats:
-            seat.own_stops = tuple(await seat.engine.own_stops(special))
 
 
 @contextmanager

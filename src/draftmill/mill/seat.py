@@ -4,14 +4,18 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
-from draftmill.engines.protocol import Engine, Identity, Load
-from draftmill.errors import CapacityFault, EngineError, SetupFault
+import msgspec
+
+from draftmill.engines.protocol import Engine, Identity, Load, Request
+from draftmill.errors import CapacityFault, EngineError, SetupFault, TransportFault
 from draftmill.mill import clock
 from draftmill.mill.governor import Decision, Governor, Signals
-from draftmill.recipe import EngineSpec
+from draftmill.mill.progress import Progress
+from draftmill.recipe import Concurrency, EngineSpec
 
 _PROBE_EVERY = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between probes of a lost engine; the last one repeats
 _FAILURES = 8  # calls in a row without one answer: after that one call at a time is enough to ask again
+_TRIAL_SECONDS = 60.0  # that a server which stood still gets for one token, before it is asked again
 _REFUSAL_PAUSE = 1.0  # seconds in which a full server gets nothing new
 
 
@@ -20,6 +24,7 @@ class State(Enum):
     DOUBTED = "doubted"  # a call failed in transport; a probe decides
     LOST = "lost"  # the probe failed too; probed until it answers
     PAUSED = "paused"  # refused by set-up (key, path, sampling key); the person has to act
+    LEAVING = "leaving"  # taken out of the run
 
 
 class Seat:
@@ -34,9 +39,8 @@ class Seat:
         self.engine = engine
         self.identity = identity
         self.own_stops: tuple[int, ...] = ()
-        auto = spec.concurrency == "auto"
-        self.governor = Governor(identity.slots, identity.kv_tokens) if auto else None
-        self.cap = self.governor.cap if self.governor else int(spec.concurrency)
+        self.progress = Progress()
+        self.governor, self.cap = _governed(spec.concurrency, identity)
         self.state = State.OPEN
         self.why = ""
         self.in_flight = 0
@@ -48,6 +52,7 @@ class Seat:
         self._sampled: tuple[float, int] | None = None  # when, and the server's count of preemptions then
         self._tell = tell
         self._probing: asyncio.Task[None] | None = None
+        self._trial: Request | None = None  # what a server that stood still must generate before it is believed
 
     @property
     def most(self) -> int:
@@ -73,6 +78,12 @@ class Seat:
         """The run begins: requests are expected to hold so many tokens each of the server's KV cache."""
         if self.governor and not self.ever_answered:
             self._follow(self.governor.start(held))
+
+    def retune(self, concurrency: Concurrency) -> None:
+        """Another concurrency than before; what it has in flight stays."""
+        self.governor, self.cap = _governed(concurrency, self.identity)
+        self._ceiling = float(self.cap)
+        self._tell("cap", self.engine.name, f"{self.cap} at once{': to begin with' if self.governor else ''}, as told")
 
     def govern(self, load: Load, held: float, draining: bool) -> None:
         """What the server does just now, for its governor."""
@@ -107,6 +118,7 @@ class Seat:
         """A good reply: after a refusal the ceiling rises again, by one for each round of answers."""
         self.ever_answered = True
         self.failures = 0
+        self.progress.heard(clock.now())
         if self._ceiling < self.cap:
             self._ceiling = min(self.cap, self._ceiling + 1 / max(1.0, self._ceiling))
 
@@ -137,6 +149,23 @@ class Seat:
         else:
             self._close(State.DOUBTED, fault.message, wake, _PROBE_EVERY)
 
+    def stall(self, seconds: float, request: Request, wake: Callable[[], None]) -> TransportFault:
+        """It has made no progress for so long: nothing new until it generates a token for ``request``, since its
+        health calls say nothing. Returns what its calls end with."""
+        what = f"no progress for {seconds:.0f} s with {self.in_flight} requests there"
+        fault = TransportFault(f"{self.engine.name}: {what}")
+        self.last_fault = fault.message
+        self._trial = msgspec.structs.replace(request, limit=1, tag=f"{request.tag}-trial")
+        self._tell("stalled", self.engine.name, what)
+        self._close(State.LOST, fault.message, wake, _PROBE_EVERY)
+        return fault
+
+    def leave(self) -> None:
+        """Nothing new ever again."""
+        self.state, self.why = State.LEAVING, "taken out"
+        if self._probing:
+            self._probing.cancel()
+
     async def close(self) -> None:
         if self._probing:
             self._probing.cancel()
@@ -158,6 +187,7 @@ class Seat:
             tries += 1
             try:
                 identity = await self.engine.identify()
+                await self._try()
             except EngineError as error:
                 if self.state is State.DOUBTED:
                     self.state, self.why = State.LOST, error.message
@@ -171,9 +201,26 @@ class Seat:
                 continue
             if self.state is not State.DOUBTED:
                 self._tell("back", self.engine.name, "answers again")
-            self.state, self.identity = State.OPEN, identity
+            self.state, self.identity, self.progress = State.OPEN, identity, Progress()
             wake()
             return
+
+    async def _try(self) -> None:
+        if self._trial is None:
+            return
+        try:
+            await asyncio.wait_for(self.engine.generate(self._trial), _TRIAL_SECONDS)
+        except TimeoutError:
+            raise TransportFault(f"{self.engine.name}: no token within {_TRIAL_SECONDS:.0f} s") from None
+        self._trial = None
+
+
+def _governed(concurrency: Concurrency, identity: Identity) -> tuple[Governor | None, int]:
+    """The governor of a concurrency that is ``auto``, and the cap to begin with."""
+    if concurrency != "auto":
+        return None, int(concurrency)
+    governor = Governor(identity.slots, identity.kv_tokens)
+    return governor, governor.cap
 
 
 def mismatch(one: Identity, other: Identity) -> str:

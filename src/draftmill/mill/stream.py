@@ -69,9 +69,20 @@ class Stream:
         self._pointer = 0
         self._ahead: PromptHead | None = None
         if standing.budget is not None:
-            for tokens, cut in standing.lengths():
-                self.forecast.add(tokens, cut)
-            self.forecast.refresh(())
+            self._look_back()
+
+    def set_budget(self, budget: int | None) -> None:
+        """Another budget from now on: a higher one goes on, a lower one only moves the cut."""
+        unknown, self.standing.budget = self.standing.budget is None, budget
+        self.resumed = self.standing.tally()
+        if unknown and budget is not None:
+            self._look_back()
+
+    def _look_back(self) -> None:
+        """Let the forecast know the lengths of earlier starts, which only a budget asks for."""
+        for tokens, cut in self.standing.lengths():
+            self.forecast.add(tokens, cut)
+        self.forecast.refresh(())
 
     @property
     def in_flight(self) -> int:

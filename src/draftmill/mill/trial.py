@@ -1,5 +1,7 @@
 """Prompts that were in flight at several engine deaths: each is tried alone, at an engine that is seen to work."""
 
+import asyncio
+
 from draftmill.engines.protocol import Engine, Request
 from draftmill.errors import CapacityFault, EngineError, SetupFault, TransportFault
 from draftmill.journal.prompts import PromptHead
@@ -62,10 +64,15 @@ class Trials:
         return seat.room(len(self._waiting[0].prompt.prompt_ids)) > 0
 
 
-async def hear(engine: Engine, request: Request) -> EngineError | None:
-    """Ask a witness. Returns the fault of an engine that does not work; None where it answered, whatever it said."""
+async def hear(engine: Engine, request: Request, seconds: float) -> EngineError | None:
+    """Ask a witness, who gets so many seconds. Returns the fault of an engine that does not work; None where it
+    answered, whatever it said."""
     try:
-        await engine.generate(request)
+        await asyncio.wait_for(engine.generate(request), seconds)
+    except TimeoutError:
+        return TransportFault(
+            f"{engine.name}: no answer within {seconds:.0f} s to a prompt that it had answered before"
+        )
     except (CapacityFault, SetupFault, TransportFault) as fault:
         return fault
     except EngineError:

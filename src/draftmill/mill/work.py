@@ -41,7 +41,7 @@ class Work:
         self.faults = 0 if grew else self.faults + 1
         self.trials = 0 if grew else self.trials + self.alone
         self.seen = answers
-        self.redrawn = self.redrawn or not self.begun
+        self.redrawn = True  # unless its beginning is known: what was lost had begun to be drawn
 
 
 class Then(Enum):

@@ -3,12 +3,14 @@
 ``load`` reads a file, ``apply`` lays the command line's overrides over it, ``validate`` checks the result.
 """
 
+from draftmill.recipe.control import Control, check_control, read_control
 from draftmill.recipe.faults import validate
 from draftmill.recipe.file import load
 from draftmill.recipe.model import (
     EMBEDDED,
     SMALL_MODEL,
     BudgetCounts,
+    Concurrency,
     Dataset,
     EngineSpec,
     Lane,
@@ -24,6 +26,8 @@ __all__ = [
     "EMBEDDED",
     "SMALL_MODEL",
     "BudgetCounts",
+    "Concurrency",
+    "Control",
     "Dataset",
     "EngineSpec",
     "Lane",
@@ -33,7 +37,9 @@ __all__ = [
     "Recipe",
     "Sampling",
     "apply",
+    "check_control",
     "load",
     "parse_count",
+    "read_control",
     "validate",
 ]

@@ -27,32 +27,42 @@ def validate(data: Mapping[str, Any], name: str, node: yaml.Node | None = None) 
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        faults += [fault for e in error.errors() for fault in _explain(e)]
+        faults += [fault for e in error.errors() for fault in _explain(e, Recipe)]
         if not any(isinstance((e.get("ctx") or {}).get("error"), CrossFaults) for e in error.errors()):
             faults += cross_faults(data)
     else:
         if not faults:
             return recipe
-    placed = sorted((_line(node, loc) or 0, number, loc, reason) for number, (loc, reason) in enumerate(faults))
-    lines = [f"{name}{f':{line}' if line else ''}: {_path(loc) or 'recipe'}: {why}" for line, _, loc, why in placed]
+    lines = _placed(faults, name, node, "recipe")
     raise RecipeError(f"{name}: {'one fault' if len(lines) == 1 else f'{len(lines)} faults'} in the recipe", lines)
 
 
-def _explain(error: Any) -> Iterable[Fault]:
+def explained(error: ValidationError, part: type[BaseModel], name: str, node: yaml.Node | None) -> list[str]:
+    """What is wrong with a file that holds one ``part``: a line for each fault."""
+    faults = [fault for e in error.errors() for fault in _explain(e, part)]
+    return _placed([*_repeated(node, ()), *faults], name, node, part.__name__.lower())
+
+
+def _placed(faults: list[Fault], name: str, node: yaml.Node | None, whole: str) -> list[str]:
+    placed = sorted((_line(node, loc) or 0, number, loc, reason) for number, (loc, reason) in enumerate(faults))
+    return [f"{name}{f':{line}' if line else ''}: {_path(loc) or whole}: {why}" for line, _, loc, why in placed]
+
+
+def _explain(error: Any, whole: type[BaseModel]) -> Iterable[Fault]:
     """The faults that one error of pydantic stands for."""
     cause = (error.get("ctx") or {}).get("error")
     if isinstance(cause, CrossFaults):
         yield from cause.faults
         return
     loc = tuple(p for p in error["loc"] if p != "[key]")
-    yield loc, _reason(error, _owner(loc), str(loc[-1]) if loc else "")
+    yield loc, _reason(error, _owner(loc, whole), str(loc[-1]) if loc else "")
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
     return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
 
 
-def _owner(loc: tuple[int | str, ...]) -> type[BaseModel] | None:
+def _owner(loc: tuple[int | str, ...], whole: type[BaseModel]) -> type[BaseModel] | None:
     """The model whose field a location names, to offer the closest of its keys."""
     parents: dict[int | str, type[BaseModel]] = {
         "datasets": Dataset,
@@ -61,12 +71,12 @@ def _owner(loc: tuple[int | str, ...]) -> type[BaseModel] | None:
         "lanes": Lane,
     }
     if len(loc) < 2:
-        return Recipe
+        return whole
     inner: dict[int | str, type[BaseModel]] = {"sampling": Sampling, "long_prompts": LongPrompts}
     return inner.get(loc[-2]) or parents.get(loc[0])
 
 
-_SECRET = ("url", "api_key_env")  # people put passwords and keys there: what stands there is never repeated
+_SECRET = ("url", "api_key_env", "engines")  # people put passwords and keys there: what stands there is never repeated
 _WORDS = {
     "missing": "is missing",
     "invalid_key": "should be a text",

@@ -53,7 +53,7 @@ def _file_safe(name: str) -> str:
     return name
 
 
-def _plain_url(url: str) -> str:
+def plain_url(url: str) -> str:
     if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url):
         raise ValueError("is not a server's URL; write for example http://127.0.0.1:30000 (keys go into api_key_env)")
     return url.rstrip("/")
@@ -130,7 +130,7 @@ class EngineSpec(Part):
     """One inference server, or the embedded one (``slots``, ``context`` a slot, ``threads`` and ``gguf`` are its)."""
 
     kind: Literal["auto", "sglang", "vllm", "llamacpp", "embedded"] = "auto"
-    url: Annotated[str, AfterValidator(_plain_url)] | None = None
+    url: Annotated[str, AfterValidator(plain_url)] | None = None
     concurrency: Concurrency = "auto"
     api_key_env: Annotated[str, AfterValidator(_variable)] | None = None
     model: str | None = None

@@ -1,0 +1,119 @@
+"""The engines of a run: which are wanted, which have a seat, and those that are tried again until they answer."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+
+from draftmill.errors import DraftmillError, EngineError
+from draftmill.mill import clock
+from draftmill.mill.loop import Loop
+from draftmill.mill.seat import Seat
+from draftmill.recipe import EMBEDDED, EngineSpec
+
+_AGAIN_SECONDS = 15.0  # after which an engine that did not answer is tried again
+
+
+class Roster:
+    """``take(spec)`` opens an engine and examines it; raises an EngineError where it does not answer, any other
+    DraftmillError where it may not be used. ``tell(kind, subject, message)`` hears of every engine that is not there.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[EngineSpec],
+        take: Callable[[EngineSpec], Awaitable[Seat]],
+        tell: Callable[[str, str, str], None],
+    ) -> None:
+        self.seats: list[Seat] = []
+        self._take = take
+        self._tell = tell
+        self._wanted = _named(specs)
+        self._seated: dict[str, tuple[EngineSpec, Seat]] = {}
+        self._due: dict[str, float] = {}  # when an absent one is tried again
+        self._refused: dict[str, EngineSpec] = {}  # not tried again as it stands
+        self._work: dict[str, asyncio.Task[None]] = {}
+
+    async def open(self) -> None:
+        """Open all that are wanted, at once. Raises the first error where none answers, and any that is no EngineError.
+
+        Those that do not answer now are told, and tried again by ``tend``.
+        """
+        names = list(self._wanted)
+        taken = await asyncio.gather(*(self._take(self._wanted[n]) for n in names), return_exceptions=True)
+        for name, result in zip(names, taken, strict=True):
+            if isinstance(result, Seat):
+                self._seated[name] = self._wanted[name], result
+                self.seats.append(result)
+        for name, result in zip(names, taken, strict=True):
+            if isinstance(result, BaseException):
+                if not self.seats or not isinstance(result, EngineError):
+                    raise result
+                self._absent(name, result)
+
+    def want(self, specs: Iterable[EngineSpec]) -> None:
+        """From now on these are the run's engines; ``tend`` follows."""
+        self._wanted = _named(specs)
+        self._due = {name: due for name, due in self._due.items() if name in self._wanted}
+
+    def tend(self, loop: Loop) -> None:
+        """Begin what is to be done: engines that are no longer wanted leave, those that are missing are tried."""
+        for name, task in list(self._work.items()):
+            if task.done():
+                del self._work[name]
+                task.result()
+        for name, (before, seat) in list(self._seated.items()):
+            now = self._wanted.get(name)
+            if name in self._work or now == before:
+                continue
+            if now is not None and now.model_copy(update={"concurrency": before.concurrency}) == before:
+                seat.retune(now.concurrency)
+                self._seated[name] = now, seat
+            else:
+                self._work[name] = asyncio.create_task(self._leave(name, seat, loop))
+        for name, spec in self._wanted.items():
+            waits = self._due.get(name, 0.0) > clock.now() or self._refused.get(name) == spec
+            if name not in self._seated and name not in self._work and not waits:
+                self._work[name] = asyncio.create_task(self._join(name, spec, loop))
+
+    async def close(self) -> None:
+        """Give up what is being tried, and close every engine."""
+        for task in self._work.values():
+            task.cancel()
+        await asyncio.gather(*self._work.values(), return_exceptions=True)
+        await asyncio.gather(*(seat.close() for _, seat in self._seated.values()), return_exceptions=True)
+
+    async def _leave(self, name: str, seat: Seat, loop: Loop) -> None:
+        self._tell("leaves", seat.engine.name, "taken out of the run; what it has goes on at the others")
+        await loop.leave(seat)
+        del self._seated[name]
+        await seat.close()
+
+    async def _join(self, name: str, spec: EngineSpec, loop: Loop) -> None:
+        try:
+            seat = await self._take(spec)
+        except EngineError as error:
+            self._absent(name, error)
+        except DraftmillError as error:
+            self._refused[name] = spec
+            self._tell("refused", name, error.message)
+        else:
+            self._due.pop(name, None)
+            self._seated[name] = spec, seat
+            self._tell("joins", seat.engine.name, f"{seat.cap} at once to begin with")
+            loop.join(seat)
+
+    def _absent(self, name: str, error: EngineError) -> None:
+        if name not in self._due:
+            self._tell("absent", "run", f"goes on without an engine until it answers: {error.message}")
+        self._due[name] = clock.now() + _AGAIN_SECONDS
+
+
+def _named(specs: Iterable[EngineSpec]) -> dict[str, EngineSpec]:
+    """By URL; embedded ones are numbered from the second on."""
+    seen: Counter[str] = Counter()
+    named = {}
+    for spec in specs:
+        name = spec.url or EMBEDDED
+        seen[name] += 1
+        named[name if seen[name] == 1 else f"{name}-{seen[name]}"] = spec
+    return named

@@ -1,0 +1,89 @@
+"""A run is steered while it is on, from another process."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import KEY, command, draftmill, environment, questions, read_jsonl, write_jsonl, write_recipe
+from tests.conftest import EmbeddedServer
+
+
+@pytest.fixture
+def recipe(
+    tmp_path: Path, embedded_server: EmbeddedServer, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    monkeypatch.setenv(KEY, embedded_server.key)
+    write_jsonl(tmp_path / "chat.jsonl", questions(24))
+    return write_recipe(
+        tmp_path / "recipe.yaml",
+        model=str(tokenizer_folder),
+        engines=[{"url": embedded_server.url, "api_key_env": KEY}],
+        lanes={"short": {"max_new_tokens": 8}},
+        datasets=[{"name": "chat", "source": "chat.jsonl", "budget": "100k"}],
+    )
+
+
+def wait(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+@pytest.mark.embedded
+def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: EmbeddedServer) -> None:
+    out = recipe.parent / "run"
+    assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0
+    paused = draftmill("control", out, "--pause", "--budget", "chat=60")
+    assert paused.returncode == 0 and "is not on" in paused.stderr
+
+    def events() -> str:
+        return (out / "events.jsonl").read_text()
+
+    with subprocess.Popen(
+        command("run", recipe, "--out", out), stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        wait(lambda: "paused: nothing new is sent, what is in flight goes on, as" in events())
+        journal = len(read_jsonl(out / "chat" / "raw_responses.jsonl"))
+        twin = embedded_server.url.replace("127.0.0.1", "localhost")
+        spec = f'{{"{embedded_server.url}": false, "{twin}": {{"api_key_env": "{KEY}", "concurrency": 2}}}}'
+        (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')
+        wait(lambda: '"joins"' in events() and '"leaves"' in events())
+        (out / "control.yaml").write_text("pause: [")
+        wait(lambda: "not valid YAML" in events())
+        assert process.poll() is None and len(read_jsonl(out / "chat" / "raw_responses.jsonl")) == journal == 1
+        (out / "control.yaml").write_text(f'{{"pause": true, "engines": {spec}}}')
+        raised = draftmill("control", out, "--resume", "--budget", "120")
+        assert raised.returncode == 0 and "is on and follows" in raised.stderr
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == 0, said
+    completions = read_jsonl(out / "chat" / "raw_responses.jsonl")
+    assert 120 <= sum(c["completion_tokens"] for c in completions) < 180
+    assert {c["engine"] for c in completions[1:]} == {twin}
+    assert "budget: 100000 → 60" in events() and "budget: 60 → 120" in events()
+    assert len(read_jsonl(out / "chat" / "tokenized_data.jsonl")) == len(completions)
+
+
+def test_what_it_cannot_follow_is_refused_and_changes_nothing(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    nothing = draftmill("control", out, "--pause")
+    assert nothing.returncode == 2 and "no run has begun there" in nothing.stderr
+
+
+@pytest.mark.embedded
+def test_wrong_options_name_what_is_wrong(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0
+    for options, told in (
+        (["--budget", "chatt=5"], "no dataset 'chatt'; did you mean chat?"),
+        (["--budget", "chat=5Q"], "'5Q' is not a count"),
+        (["--concurrency", "short=0"], "must be auto or a whole number"),
+        (["--engine", "127.0.0.1:3"], "is not a server's URL"),
+    ):
+        wrong = draftmill("control", out, *options)
+        assert wrong.returncode == 2 and told in wrong.stderr, wrong.stderr
+    assert not (out / "control.yaml").exists()
+    assert "nothing but what the recipe says" in draftmill("control", out).stderr

@@ -1,0 +1,167 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from draftmill.errors import RunError, TransportFault
+from draftmill.mill import roster as rosters
+from draftmill.mill.loop import Ending, Loop
+from draftmill.mill.roster import Roster
+from draftmill.mill.seat import Seat
+from draftmill.recipe import EngineSpec
+from tests.mill.scripted import Milled, ScriptedEngine
+from tests.mill.test_loop import WHOLE, Growing, lines, prompts
+
+A, B = EngineSpec(url="http://a:1", concurrency=4), EngineSpec(url="http://b:1", concurrency=4)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rosters, "_AGAIN_SECONDS", 0.02)
+
+
+class World:
+    """Engines by URL; an error in an engine's place is what taking it raises."""
+
+    def __init__(self, engines: dict[str, ScriptedEngine | Exception]) -> None:
+        self.engines = engines
+        self.told: list[tuple[str, str, str]] = []
+        self.asked: list[str] = []
+
+    async def take(self, spec: EngineSpec) -> Seat:
+        assert spec.url
+        self.asked.append(spec.url)
+        await asyncio.sleep(0)
+        engine = self.engines[spec.url]
+        if isinstance(engine, Exception):
+            raise engine
+        return Seat(engine, spec, engine._identity, self.tell)
+
+    def tell(self, kind: str, subject: str, message: str) -> None:
+        self.told.append((kind, subject, message))
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _, _ in self.told]
+
+
+def test_those_that_do_not_answer_at_the_start_are_left_out_as_long_as_one_does() -> None:
+    world = World({A.url or "": ScriptedEngine(), B.url or "": TransportFault("b: nobody listens")})
+    roster = Roster([A, B], world.take, world.tell)
+    asyncio.run(roster.open())
+    assert len(roster.seats) == 1 and world.kinds() == ["absent"]
+
+
+@pytest.mark.parametrize("fault", [TransportFault("nobody listens"), RunError("another model")])
+def test_the_start_fails_where_none_answers_or_one_may_not_be_used(fault: Exception) -> None:
+    answers = ScriptedEngine() if isinstance(fault, RunError) else TransportFault("nor here")
+    world = World({A.url or "": fault, B.url or "": answers})
+    with pytest.raises(type(fault), match=str(fault)):
+        asyncio.run(Roster([A, B], world.take, world.tell).open())
+
+
+def steer(
+    tmp_path: Path, world: World, specs: list[EngineSpec], count: int, during: Callable[[Loop, Roster], Awaitable[None]]
+) -> Milled:
+    """A run of ``count`` prompts at one engine, with a roster tended beside it."""
+    run = Milled(tmp_path, {"a": prompts(count)})
+    roster = Roster(specs, world.take, world.tell)
+
+    async def beside(loop: Loop) -> None:
+        await roster.open()
+        loop.seats = roster.seats
+        tending = asyncio.create_task(tend(loop))
+        try:
+            await during(loop, roster)
+            while loop._pending():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        finally:
+            tending.cancel()
+            await roster.close()
+
+    async def tend(loop: Loop) -> None:
+        while True:
+            roster.tend(loop)
+            await asyncio.sleep(0.005)
+
+    assert run.run(during=beside) is Ending.DONE
+    return run
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.002)
+
+
+def test_an_absent_engine_joins_when_it_answers(tmp_path: Path) -> None:
+    late = Growing()
+    world = World({A.url or "": Growing(), B.url or "": TransportFault("b: nobody listens")})
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: world.asked.count(B.url or "") >= 3)
+        world.engines[B.url or ""] = late
+
+    run = steer(tmp_path, world, [A, B], 60, during)
+    assert late.requests and world.kinds().count("absent") == 1 and "joins" in world.kinds()
+    assert run.standing().tally().counting == 60
+
+
+def test_what_an_engine_has_goes_on_at_the_others_when_it_is_taken_out(tmp_path: Path) -> None:
+    leaving, staying = Growing(), Growing()
+    world = World({A.url or "": leaving, B.url or "": staying})
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: leaving.grown >= 12)
+        roster.want([B])
+        await until(lambda: "leaves" in world.kinds())
+        sent = len(leaving.requests)
+        await until(lambda: len(loop.seats) == 1)
+        assert len(leaving.requests) == sent
+
+    run = steer(tmp_path, world, [A, B], 20, during)
+    whole = [line for line in lines(run) if not line.get("partial")]
+    assert len(whole) == 20 and all(line["output_ids"] == WHOLE for line in whole)
+    assert sum(line.get("continued", 0) > 0 for line in whole) == 4
+    assert not any(line.get("redrawn") for line in whole)
+
+
+def test_calls_of_an_engine_that_gives_no_beginnings_are_let_go_and_drawn_again(tmp_path: Path) -> None:
+    async def never(request: object) -> object:
+        return await asyncio.sleep(60)
+
+    stuck = ScriptedEngine(never)  # type: ignore[arg-type]
+    world = World({A.url or "": stuck, B.url or "": ScriptedEngine()})
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: len(stuck.requests) == 4)
+        roster.want([B])
+
+    run = steer(tmp_path, world, [A, B], 20, during)
+    assert sum(bool(line.get("redrawn")) for line in lines(run)) == 4
+    assert run.standing().tally().counting == 20
+
+
+def test_another_concurrency_is_followed_without_taking_the_engine_out(tmp_path: Path) -> None:
+    engine = Growing()
+    world = World({A.url or "": engine})
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: engine.grown >= 4)
+        assert engine.most_running == 4
+        roster.want([A.model_copy(update={"concurrency": 9})])
+        await until(lambda: engine.running == 9)
+
+    steer(tmp_path, world, [A], 40, during)
+    assert "leaves" not in world.kinds() and "cap" in world.kinds()
+
+
+def test_an_engine_of_another_model_is_refused_once_and_the_run_goes_on(tmp_path: Path) -> None:
+    world = World({A.url or "": Growing(), B.url or "": RunError("b is another model")})
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        roster.want([A, B])
+        await until(lambda: "refused" in world.kinds())
+        await asyncio.sleep(0.05)
+
+    steer(tmp_path, world, [A], 8, during)
+    assert world.asked.count(B.url or "") == 1
