@@ -24,6 +24,18 @@ def draftmill(*args: str | Path, **env: str) -> "subprocess.CompletedProcess[str
     )
 
 
+def with_file_limit(args: list[str], size: int) -> list[str]:
+    """The same command where no file may grow beyond so many bytes: the one full disk that needs no root."""
+    limited = (
+        "import resource, signal, runpy, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_module('draftmill', run_name='__main__')\n"
+    )
+    return [args[0], "-c", limited, *args[2:]]
+
+
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

@@ -15,7 +15,17 @@ from draftmill.journal.lock import locked
 from draftmill.records import Conversation
 from draftmill.render import tokenizer
 from draftmill.render.template import ChatTemplate
-from tests.cli.command import KEY, command, draftmill, environment, questions, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import (
+    KEY,
+    command,
+    draftmill,
+    environment,
+    questions,
+    read_jsonl,
+    with_file_limit,
+    write_jsonl,
+    write_recipe,
+)
 from tests.conftest import EmbeddedServer
 
 pytestmark = pytest.mark.embedded
@@ -186,21 +196,11 @@ def test_the_key_stands_nowhere(recipe: Path, embedded_server: EmbeddedServer) -
 
 
 def test_a_full_disk_loses_nothing(recipe: Path) -> None:
-    """The limit on a file's size is the one disk fault that a test can cause without being root."""
     out = recipe.parent / "run"
     change(recipe, lanes={"short": {"max_new_tokens": 8, "concurrency": 1}})
     assert draftmill("prepare", recipe, "--out", out, "--only", "turns").returncode == 0
-    limited = (
-        "import resource, signal, runpy, sys\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))\n"
-        "sys.argv = sys.argv[1:]\n"
-        "runpy.run_module('draftmill', run_name='__main__')\n"
-    )
-    args = command("run", recipe, "--out", out, "--only", "turns")
-    full = subprocess.run(
-        [args[0], "-c", limited, *args[2:]], capture_output=True, text=True, env=environment(), timeout=120, check=False
-    )
+    args = with_file_limit(command("run", recipe, "--out", out, "--only", "turns"), 900)
+    full = subprocess.run(args, capture_output=True, text=True, env=environment(), timeout=120, check=False)
     assert full.returncode == 1, full.stderr
     assert "raw_responses.jsonl: cannot be written: File too large" in full.stderr
     assert "run the same command again" in full.stderr

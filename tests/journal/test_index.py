@@ -15,6 +15,7 @@ from draftmill.journal import index as indices
 from draftmill.journal.index import entries
 from draftmill.journal.prompts import Heads, index_of
 from draftmill.journal.reader import Entry, UnknownLine, encode, scan, scan_from
+from draftmill.journal.writer import Appender
 from draftmill.ledger.order import conversation_id
 from draftmill.records import Completion, Finish, Prompt
 
@@ -38,6 +39,7 @@ completions = st.builds(
     continued=st.integers(0, 4),
     redrawn=st.booleans(),
 )
+HAPPENED = ["append", "tear", "repair", "truncate", "replace", "damage", "edit", "nothing"]
 lines = st.lists(
     completions.map(encode) | st.sampled_from([b"", b"{}", b"[1]", b"\xff", b'{"id":3}', b"\0" * 9]), max_size=20
 ).map(lambda each: [line + b"\n" for line in each])
@@ -51,11 +53,14 @@ def test_through_the_index_stands_what_a_scan_finds(data: st.DataObject) -> None
         journal, index = Path(folder, "journal"), Path(folder, "index")
         for _ in range(data.draw(st.integers(1, 4))):
             before = journal.read_bytes() if journal.exists() else b""
-            match data.draw(st.sampled_from(["append", "tear", "truncate", "replace", "damage", "edit", "nothing"])):
+            match data.draw(st.sampled_from(HAPPENED)):
                 case "append":
                     journal.write_bytes(before + b"".join(data.draw(lines)))
                 case "tear":
-                    journal.write_bytes(before + b"".join(data.draw(lines)) + data.draw(completions.map(encode))[:-7])
+                    torn = data.draw(completions.map(encode))[: data.draw(st.sampled_from([-7, None]))]
+                    journal.write_bytes(before + b"".join(data.draw(lines)) + torn)
+                case "repair":
+                    Appender(journal).close()
                 case "truncate":
                     journal.write_bytes(before[: data.draw(st.integers(0, len(before)))])
                 case "replace":

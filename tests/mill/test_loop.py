@@ -73,6 +73,17 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(engine.requests) == 20 - done
 
 
+def test_a_line_that_a_kill_left_without_its_newline_is_not_asked_for_again(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(3)})
+    assert run.run(ScriptedEngine()) is Ending.DONE
+    journal = run.folder("a").journal
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:-1])
+    engine = ScriptedEngine()
+    assert run.run(engine) is Ending.DONE and not engine.requests
+    assert journal.read_bytes() == whole and run.standing().strays == 0
+
+
 async def slowly(request: Request) -> Reply:
     await asyncio.sleep(0.05)
     return answer(request)
@@ -159,27 +170,6 @@ def test_an_engine_that_comes_back_is_used_again(tmp_path: Path) -> None:
     assert run.run(engine, limits=Limits(patience=10)) is Ending.DONE
     assert run.standing().tally().counting == 40
     assert [k for k in run.kinds() if k in ("lost", "back")] == ["lost", "back"]
-
-
-def test_a_prompt_that_kills_engines_is_tried_alone_before_it_is_blamed(tmp_path: Path) -> None:
-    run = Milled(tmp_path, {"a": prompts(30)})
-    beside: list[int] = []
-    engine = ScriptedEngine()
-
-    async def behave(request: Request) -> Reply:
-        beside.append(engine.running)
-        await asyncio.sleep(0.002)
-        if is_prompt(3)(request):
-            raise TransportFault("scripted: disconnected")
-        return answer(request)
-
-    engine.behaviour = behave
-    assert run.run(engine) is Ending.DONE
-    (failure,) = read_failures(run.folder("a").errors)
-    assert (failure.position, failure.kind, failure.attempts) == (3, "engine_death", work.ALONE_AFTER + 1)
-    tries = [i for i, request in enumerate(engine.requests) if is_prompt(3)(request)]
-    assert len(tries) == work.ALONE_AFTER + 1 and beside[tries[-1]] == 1
-    assert run.standing().tally().counting == 29
 
 
 def wrong(request: Request) -> Reply:
@@ -545,6 +535,36 @@ def test_what_must_be_drawn_again_has_a_fixed_seed_and_is_marked(tmp_path: Path)
     assert request.seed == redraw_seed(0, run.standing()._ids[:16].hex(), 0)
     (line,) = [line for line in lines(run) if line.get("redrawn")]
     assert line["position"] == 0 and run.standing().redrawn == 1
+
+
+def test_an_answer_lost_with_its_engine_is_drawn_again_with_the_seed_and_the_mark(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(3)})
+    engine = ScriptedEngine(once(TransportFault("scripted: reset"), when=is_prompt(1)))
+    assert run.run(engine) is Ending.DONE
+    first, again = [r for r in engine.requests if is_prompt(1)(r)]
+    assert first.seed is None and again.seed == redraw_seed(0, lines(run)[-1]["id"], 0)
+    assert [line["position"] for line in lines(run) if line.get("redrawn")] == [1]
+
+
+def test_the_pieces_of_a_reply_that_is_set_aside_are_taken_back(tmp_path: Path) -> None:
+    """A kill in the middle of the next answer must not leave the beginning of the first with the middle of that one."""
+    run = Milled(tmp_path, {"a": prompts(1)})
+    engine = Growing()
+    grow = engine.behaviour
+
+    async def first_is_wrong(request: Request) -> Reply:
+        if len(engine.requests) > 1:
+            return await grow(request)  # type: ignore[misc]
+        engine.listeners[request.tag]([7, 7, 7, 7])  # type: ignore[misc]
+        return wrong(request)
+
+    engine.behaviour = first_is_wrong
+    limits = Limits(drain=5, checkpoint=0.0)
+    assert run.run(engine, limits=limits, during=lambda loop: interrupt_at(loop, engine, 6)) is Ending.INTERRUPTED
+    assert lines(run)[0]["output_ids"] == [7, 7, 7, 7] and lines(run)[1]["output_ids"] == []
+    assert run.run(Growing()) is Ending.DONE
+    (row,) = rows(run.folder("a"), run.standing())
+    assert row.input_ids[3:] == WHOLE and lines(run)[-1]["continued"] >= 5
 
 
 def test_penalties_on_generated_ids_are_never_continued(tmp_path: Path) -> None:

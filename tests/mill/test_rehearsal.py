@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from draftmill.engines.simulated import Kind, Lengths, ServerSpec, Trouble, storm
+from draftmill.journal.files import SystemFiles
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import read_heads
 from draftmill.mill.loop import Ending, Limits
@@ -98,6 +99,24 @@ def test_stopped_from_beside(tmp_path: Path) -> None:
     assert report.seconds == pytest.approx(10, abs=0.5)  # beginnings are kept at once, nothing has to finish
     assert rehearse(SCENE, folder=tmp_path).ending is Ending.DONE
     assert wrong_rows(SCENE, tmp_path) == []
+
+
+def test_killed_from_beside_on_a_disk_of_its_own(tmp_path: Path) -> None:
+    class Counted(SystemFiles):
+        written = 0
+
+        def write(self, fd: int, data: bytes) -> int:
+            self.written += len(data)
+            return super().write(fd, data)
+
+    async def kill(stage: Stage) -> None:
+        await asyncio.sleep(8)
+        stage.kill()
+
+    files = Counted()
+    report = rehearse(SCENE, folder=tmp_path, during=kill, files=files)
+    assert (report.ending, report.seconds) == (None, pytest.approx(8, abs=0.1))
+    assert files.written == sum(f.stat().st_size for f in tmp_path.glob("*/raw_responses.jsonl")) > 0
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -50,8 +50,9 @@ def entries(journal: Path, index: Path, worth: int = WORTH) -> Iterator[Entry | 
             return
         fresh = bytearray()
         for entry, end in rest:
-            fresh += _record(entry, covered)
-            covered = end
+            if end > covered:  # a last line without its newline is read again once it has one
+                fresh += _record(entry, covered)
+                covered = end
             yield entry
         _write(index, _JOURNAL, count + len(fresh) // _RECORD.size, covered, file, chain(_kept(index, count), [fresh]))
 

@@ -41,7 +41,10 @@ encode = msgspec.json.Encoder().encode
 
 
 def scan(path: Path) -> Iterator[Entry | UnknownLine]:
-    """Every whole line of a journal, in file order. A torn last line is left out: the writer repairs it."""
+    """Every whole line of a journal, in file order. A torn last line is left out: the writer cuts it off.
+
+    One that lacks its newline alone is whole: the writer gives it one, so it must not be owed in the meantime.
+    """
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -50,10 +53,15 @@ def scan(path: Path) -> Iterator[Entry | UnknownLine]:
 
 
 def scan_from(file: IO[bytes], offset: int, number: int) -> Iterator[tuple[Entry | UnknownLine, int]]:
-    """Every whole line from an offset on, the first of them the ``number``-th, each with the offset of its end."""
+    """Every whole line from an offset on, the first of them the ``number``-th, each with the offset of its end.
+
+    A last line without its newline has not ended yet: it comes with the offset of its start.
+    """
     file.seek(offset)
     for each, line in enumerate(file, start=number):
         if not line.endswith(b"\n"):
+            if is_object(line):
+                yield _read(line, offset, each), offset
             return
         yield _read(line, offset, each), (offset := offset + len(line))
 
@@ -69,6 +77,14 @@ def _read(line: bytes, offset: int, number: int) -> Entry | UnknownLine:
         return msgspec.structs.replace(_entry.decode(line), offset=offset)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         return UnknownLine(number, str(error))
+
+
+def is_object(line: bytes) -> bool:
+    """Whether this is a whole line, whatever stands in it, and not a torn one or a block of zeros."""
+    try:
+        return isinstance(msgspec.json.decode(line, type=dict[str, msgspec.Raw]), dict)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return False
 
 
 def beginning_at(file: IO[bytes], offsets: list[int]) -> list[int]:

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import msgspec
-
 from draftmill.errors import StorageError
 from draftmill.journal.files import SYSTEM, Files, disk_advice
+from draftmill.journal.reader import is_object
 
 _BLOCK = 1 << 16
 
@@ -76,7 +75,7 @@ class Appender:
         while end:
             start = self._line_start(end)
             line = self._files.read(self._fd, end - start, start)
-            if _is_object(line):
+            if is_object(line):
                 break
             end = start
         if end < size:
@@ -98,10 +97,3 @@ class Appender:
 
     def _storage_error(self, what: str, error: OSError) -> StorageError:
         return StorageError(f"{self.path}: cannot be {what}: {error.strerror or error}", disk_advice(error))
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(line, type=dict[str, msgspec.Raw]), dict)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return False

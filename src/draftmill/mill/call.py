@@ -58,6 +58,18 @@ class Call:
         self.stream.partial(self.work.prompt.position, len(self.work.begun))
         return piece
 
+    def take_back(self) -> Completion | None:
+        """End the call whose reply cannot be believed. Returns a partial line that takes back what was journaled of it,
+        where anything was: else the next answer's pieces would stand behind the first pieces of this one."""
+        begun = len(self.work.begun)
+        self.heard = []
+        self.stream.waits(self.work.prompt.position)
+        self.stream.partial(self.work.prompt.position, begun)
+        if self.work.written == begun:
+            return None
+        self.work.written = begun
+        return self._line([], Finish.ABORT, None, None, partial=True, continued=begun)
+
     def completion(self, reply: Reply) -> Completion:
         """The line of the whole answer."""
         begun = self.work.begun

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from draftmill.engines.protocol import Reply, Request
-from draftmill.errors import DraftmillError, RunError
+from draftmill.errors import DraftmillError, RunError, TransportFault
+from draftmill.journal.prompts import PromptHead
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
@@ -21,7 +22,8 @@ from draftmill.mill.returns import Ears, Returns
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
 from draftmill.mill.stream import Stream
-from draftmill.mill.work import Work
+from draftmill.mill.trial import WITNESS_TOKENS, Trials, hear
+from draftmill.mill.work import ALONE_AFTER, Work, delay
 from draftmill.recipe import Concurrency, Lane, Order
 from draftmill.records import Finish
 
@@ -95,11 +97,13 @@ class Loop:
         # a server may still end the calls of a start that was killed, by their tags: ours must not be among them
         self._start = start or secrets.token_hex(4)
         self._order = itertools.count()
-        self._one_alone = False
+        self._trials = Trials(streams)
+        self._witness: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
         self._no_seat_since: float | None = None
         self._returns = Returns(
             lambda *line: self._scribe.put(*line),
+            self._trials,
             Ears(
                 tell=tell,
                 wake=self._wake.set,
@@ -185,6 +189,8 @@ class Loop:
             tell: Callable[[str], None] = lambda what: self._tell("drain", "run", f"{what}; Ctrl-C again: at once")  # noqa: E731
             await drain(self._calls, self._limits.drain, self._hurry, tell, asks=self.error is None)
             self._returns.close()
+            if self._witness:
+                self._witness.cancel()
         finally:
             sampler.cancel()
             await asyncio.gather(sampler, return_exceptions=True)
@@ -202,10 +208,11 @@ class Loop:
         """Fill every free place, from those lanes that are not full."""
         if self.paused:
             return
-        if self._returns.alone:
+        trial = self._trials.due(self.seats)
+        if trial:
             self._dispatch_alone()
         now = clock.now()
-        open_lanes = [] if self._returns.alone or self._one_alone else list(self._lanes)
+        open_lanes = [] if trial or self._trials.under_way else list(self._lanes)
         while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
             open_lanes = [lane for lane in open_lanes if not lane.full]
             work = self._next(open_lanes, now)
@@ -254,15 +261,34 @@ class Loop:
         return True
 
     def _dispatch_alone(self) -> None:
-        """A prompt that was there at several engine deaths goes out with nothing else in flight."""
-        if self._calls:
+        """A prompt's trial: it goes out with nothing else in flight, to an engine that is seen to work."""
+        found = None if self._calls else self._trials.first(self.seats)
+        if found is None:
             return
-        work = self._returns.alone[0]
-        seat = next((s for s in self.seats if s.free and s.room(len(work.prompt.prompt_ids))), None)
-        if seat is not None:
-            self._returns.alone.pop(0)
-            work.alone = self._one_alone = True
+        work, seat = found
+        if work.seen < self._returns.answers:
+            self._trials.begin()
             self._send(self._lane(work), seat, work)
+        elif witness := self._trials.witness(seat):
+            stream, prompt = witness
+            self._trials.under_way = True
+            request = self._request(seat, stream, prompt, prompt.prompt_ids, WITNESS_TOKENS)
+            self._witness = asyncio.create_task(self._hear(seat, request))
+            self._witness.add_done_callback(self.crashed)
+        else:
+            self._acquit()
+
+    async def _hear(self, seat: Seat, request: Request) -> None:
+        fault = await hear(seat.engine, request, self._limits.stall)
+        self._trials.under_way = False
+        self._returns.heard_witness(seat, fault)
+        if isinstance(fault, TransportFault):
+            self._acquit()
+        self._wake.set()
+
+    def _acquit(self) -> None:
+        for work in self._trials.acquit():
+            self._lane(work).later(work, delay(ALONE_AFTER))
 
     def _send(self, lane: LaneQueue, seat: Seat, work: Work) -> None:
         stream, prompt = self.streams[work.dataset], work.prompt
@@ -270,14 +296,9 @@ class Loop:
         limit = stream.limit_of(prompt)
         self.clamped += room < limit
         rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
-        request = Request(
-            prompt_ids=prompt.prompt_ids + work.begun,
-            limit=max(rest, 0),
-            sampling=stream.sampling,
-            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
-            tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
-            seed=redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None,
-        )
+        seed = redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None
+        ids = prompt.prompt_ids + work.begun
+        request = self._request(seat, stream, prompt, ids, max(rest, 0), seed)
         call = Call(lane, seat, stream, work, request)
         if rest < 1:  # the limit was lowered below what is there already, or the context ends here
             self._returns.keep(call, Reply([], len(request.prompt_ids), 0, Finish.LENGTH))
@@ -289,11 +310,23 @@ class Loop:
         self._calls[task] = call
         task.add_done_callback(self._landed)
 
+    def _request(
+        self, seat: Seat, stream: Stream, prompt: PromptHead, ids: list[int], limit: int, seed: int | None = None
+    ) -> Request:
+        return Request(
+            prompt_ids=ids,
+            limit=limit,
+            sampling=stream.sampling,
+            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
+            tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
+            seed=seed,
+        )
+
     def _landed(self, task: "asyncio.Task[None]") -> None:
         call = self._calls.pop(task)
         call.lane.in_flight -= 1
         call.seat.in_flight -= 1
-        self._one_alone = self._one_alone and not call.alone
+        self._trials.under_way = self._trials.under_way and not call.alone
         if task.cancelled():
             self._returns.cut(call)
         self.crashed(task)
@@ -339,9 +372,11 @@ class Loop:
                 task.cancel()
 
     def _check_patience(self) -> None:
-        """No open seat, or faults without one answer: the end after the patience; at once where all are refused."""
+        """No open seat, or none that could hold what is left, or faults without one answer: the end after the patience;
+        at once where all are refused."""
         now = clock.now()
-        if any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
+        busy = self._calls or self._trials.under_way or self.paused
+        if busy and any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
             self._no_seat_since = None
         else:
             self._no_seat_since = self._no_seat_since or now

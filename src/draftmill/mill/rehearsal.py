@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from draftmill.engines.simulated import Counters, Host, SimulatedEngine, Trouble
-from draftmill.journal.files import SystemFiles
+from draftmill.journal.files import Files, SystemFiles
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
@@ -24,6 +24,7 @@ from draftmill.mill.scene import Scene
 from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
 from draftmill.recipe import Dataset, EngineSpec, Sampling
+from draftmill.records import Completion
 
 _STOP_IDS = (2,)
 _WRITTEN_AT_ONCE = 1 << 20
@@ -73,10 +74,11 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Stage(msgspec.Struct):
-    """What stands on the stage while the loop runs, for whoever interferes."""
+    """What stands on the stage while the loop runs, for whoever interferes. ``kill`` ends it as a kill does."""
 
     loop: Loop
     hosts: list[Host]
+    kill: Callable[[], object]
 
 
 def rehearse(
@@ -90,29 +92,24 @@ def rehearse(
     during: Callable[[Stage], Awaitable[None]] | None = None,
     every: float = 60.0,
     salt: int | None = None,
+    files: Files | None = None,
 ) -> Report:
     """Play a scene to its end.
 
     A ``folder`` is made, or continued where a rehearsal of the same scene stands in it; without one the files are gone
-    afterwards. ``one_by_one`` lets each dataset end before the next
-    begins, which ``order: one-by-one`` does not. ``kill_at`` ends it at that second with
-    everything in flight lost, as a kill does. ``during`` runs beside the (first) loop. ``troubles`` strike the first
-    server. ``every`` is the timeline's step in seconds. Where every request draws anew (``Draw.ALWAYS``), ``salt``
-    makes one start differ from another; by default it is the number of answers in the folder.
+    afterwards. ``one_by_one`` lets each dataset end before the next begins, which ``order: one-by-one`` does not.
+    ``kill_at`` ends it at that second with everything in flight lost, as a kill does. ``during`` runs beside the
+    (first) loop. ``troubles`` strike the first server. ``every`` is the timeline's step in seconds. Where every
+    request draws anew (``Draw.ALWAYS``), ``salt`` makes one start differ from another; by default it is the number of
+    answers in the folder. ``files`` is the disk under journals and errors; one that never syncs unless given.
     """
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as temporary:
-        play = _Play(scene, folder or Path(temporary))
+        play = _Play(scene, folder or Path(temporary), files or _Unsynced())
         return play.run(one_by_one, limits or Limits(), troubles, kill_at, during, every, salt)
 
 
 class _Unsynced(SystemFiles):
-    """Files that remember when they were last written, and leave syncing to the system."""
-
-    last = 0.0
-
-    def write(self, fd: int, data: bytes) -> int:
-        self.last = clock.now()
-        return super().write(fd, data)
+    """Files that leave syncing to the system."""
 
     def fsync(self, fd: int) -> None:
         pass
@@ -121,11 +118,23 @@ class _Unsynced(SystemFiles):
         pass
 
 
+class _TimedStream(Stream):
+    """Remembers when its last answer stood in its journal."""
+
+    last = 0.0
+
+    def answered(self, completion: Completion) -> None:
+        super().answered(completion)
+        self.last = clock.now()
+
+
 class _Play:
-    def __init__(self, scene: Scene, path: Path) -> None:
+    def __init__(self, scene: Scene, path: Path, files: Files) -> None:
         self._scene = scene
         self._path = path
-        self._files = {d.name: _Unsynced() for d in scene.datasets}
+        self._files = files
+        self._finished = {d.name: 0.0 for d in scene.datasets}
+        self._kill: Callable[[], object] = lambda: None
         self._told: list[tuple[float, str, str, str]] = []
         self._timeline: list[Moment] = []
         self._hosts: list[Host] = []
@@ -153,11 +162,16 @@ class _Play:
                 for i, spec in enumerate(self._scene.servers)
             ]
             watch = asyncio.create_task(self._watch(every))
+            play = asyncio.create_task(self._play(one_by_one, limits, during))
+            self._kill = play.cancel
+            timer = asyncio.get_running_loop().call_later(kill_at, play.cancel) if kill_at is not None else None
             try:
-                return await asyncio.wait_for(self._play(one_by_one, limits, during), kill_at)
-            except TimeoutError:
+                return await play
+            except asyncio.CancelledError:
                 return None
             finally:
+                if timer:
+                    timer.cancel()
                 watch.cancel()
                 self._note_moment()
                 for host in self._hosts:
@@ -170,7 +184,7 @@ class _Play:
             seconds=ran.seconds,
             cpu=time.process_time() - began,
             timeline=self._timeline,
-            finished={name: files.last for name, files in self._files.items()},
+            finished=self._finished,
             tallies={name: standing.tally() for name, standing in standings.items()},
             surplus={n: sum(s.tokens(p) for p in range(s.cut(), s.positions)) for n, s in standings.items()},
             counters=[host.server.counters for host in self._hosts],
@@ -189,7 +203,7 @@ class _Play:
             for group in [[name] for name in names] if one_by_one else [names]:
                 streams = [self._stream(name) for name in group]
                 loop = Loop(
-                    streams,
+                    [*streams],
                     seats,
                     scene.lanes,
                     stop_ids=_STOP_IDS,
@@ -200,7 +214,7 @@ class _Play:
                     start="rehearsal",
                     order=scene.order,
                 )
-                beside = asyncio.ensure_future(during(Stage(loop, self._hosts))) if during else None
+                beside = asyncio.ensure_future(during(Stage(loop, self._hosts, self._kill))) if during else None
                 during = None
                 try:
                     ending = await loop.run()
@@ -208,6 +222,7 @@ class _Play:
                     if beside:
                         beside.cancel()
                     for stream in streams:
+                        self._finished[stream.name] = stream.last
                         stream.close()
                 if ending is not Ending.DONE:
                     break
@@ -222,20 +237,16 @@ class _Play:
         spec = EngineSpec.model_validate({"url": "http://simulated", "concurrency": self._scene.concurrency})
         return Seat(engine, spec, await engine.identify(), self._tell)
 
-    def _stream(self, name: str) -> Stream:
+    def _stream(self, name: str) -> _TimedStream:
         dataset = next(d for d in self._scene.datasets if d.name == name)
-        stream = Stream(
+        return _TimedStream(
             Dataset(name=name, source="rehearsal", lane=dataset.lane, budget=dataset.budget),
             self._folder(name),
             self._standing(name, dataset.budget),
             sampling=Sampling(),
             limit=self._scene.lanes[dataset.lane].max_new_tokens,
+            files=self._files,
         )
-        for file in (stream.journal, stream.errors):
-            file.close()
-        stream.journal = Appender(stream.folder.journal, self._files[name])
-        stream.errors = Appender(stream.folder.errors, self._files[name])
-        return stream
 
     async def _watch(self, every: float) -> None:
         while True:

@@ -23,7 +23,9 @@ from draftmill.errors import (
 from draftmill.journal.reader import encode
 from draftmill.mill import clock
 from draftmill.mill.call import Call
+from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
+from draftmill.mill.trial import Trials
 from draftmill.mill.work import Then, Work, decide, delay
 from draftmill.records import Completion, Failure, Finish
 
@@ -43,18 +45,17 @@ class Ears:
 
 
 class Returns:
-    """``alone`` are prompts to be tried with nothing else in flight. ``checkpoint``: seconds between two journaled
-    beginnings of an answer under way, None: they are not streamed. ``failing_since``: since when calls fail without one
-    answer."""
+    """``checkpoint``: seconds between two journaled beginnings of an answer under way, None: they are not streamed.
+    ``failing_since``: since when calls fail without one answer. Prompts that are suspected go to the ``trials``."""
 
     def __init__(
-        self, put: Put, ears: Ears, *, vocab_size: int, checkpoint: float | None, max_errors: int | None
+        self, put: Put, trials: Trials, ears: Ears, *, vocab_size: int, checkpoint: float | None, max_errors: int | None
     ) -> None:
-        self.alone: list[Work] = []
         self.answers = 0
         self.suspects = 0
         self.failing_since: float | None = None
         self._put = put
+        self._trials = trials
         self._ears = ears
         self._vocab_size = vocab_size
         self._checkpoint = checkpoint
@@ -75,6 +76,7 @@ class Returns:
             seat.answered()
             self.failing_since = None
             self.answers += 1
+            self._trials.answered(call.stream, call.work.prompt)
             if reply.finish is Finish.ABORT:
                 call.hear(reply.output_ids)
                 self._keep_beginning(call, empty=True)
@@ -89,7 +91,7 @@ class Returns:
             return
         self._keep_beginning(call)
         if call.moves:
-            call.work.redrawn = True  # unless its beginning is known
+            call.work.redrawn, call.work.alone = True, False  # redrawn unless its beginning is known
             call.lane.later(call.work, 0.0)
 
     def keep(self, call: Call, reply: Reply) -> None:
@@ -130,6 +132,15 @@ class Returns:
         if self._given_up == self._max_errors:
             self._ears.too_many()
 
+    def heard_witness(self, seat: Seat, fault: EngineError | None) -> None:
+        """A prompt that has its answer was asked again: the engine works, or fails without those that are suspected."""
+        if fault is not None:
+            self._close_seat(seat, fault)
+            return
+        seat.answered()
+        self.failing_since = None
+        self.answers += 1
+
     def close(self) -> None:
         """Let go of what was asked of engines and not answered."""
         for errand in self._errands:
@@ -139,8 +150,8 @@ class Returns:
 
     def _listener(self, call: Call) -> OnIds | None:
         """What hears the ids of an answer while it grows, and journals its beginning now and then."""
-        every = self._checkpoint
-        if every is None or not call.stream.continues:
+        every = self._checkpoint if call.stream.continues else None
+        if every is None and not call.alone:  # of a trial it is heard whether anything comes
             return None
 
         def hear(ids: list[int]) -> None:
@@ -148,7 +159,7 @@ class Returns:
                 call.seat.progress.heard(clock.now())
                 self.failing_since = None
             call.hear(ids)
-            if clock.now() - call.marked >= every:
+            if every is not None and clock.now() - call.marked >= every:
                 self._journal_piece(call, call.piece(self._vocab_size))
 
         return hear
@@ -165,20 +176,9 @@ class Returns:
 
     def _failed(self, call: Call, fault: EngineError) -> None:
         """A call has failed: what follows for its engine and for its prompt."""
-        seat, work = call.seat, call.work
-        match fault:
-            case CapacityFault():
-                seat.refused(fault)
-            case SetupFault():
-                seat.pause(fault, self._ears.wake)
-            case TransportFault():
-                seat.doubt(fault, self._ears.wake)
-                self._abandon(call)
-        if isinstance(fault, TransportFault) and not work.faults:
-            work.seen = self.answers
-        then = decide(fault, work, self.answers)
-        if not isinstance(fault, PromptFault):  # an engine that refuses one prompt works
-            self.failing_since = self.failing_since or clock.now()
+        seat, work, heard = call.seat, call.work, len(call.heard)
+        self._close_seat(seat, fault)
+        then = decide(fault, work, heard)
         work.tries += not isinstance(fault, CapacityFault | SetupFault)
         if then is Then.ERROR:
             kind = "engine_death" if isinstance(fault, TransportFault) else "prompt"
@@ -186,18 +186,29 @@ class Returns:
             return
         if then is Then.SUSPECT:
             self._set_aside(call, fault)
-            call.stream.waits(work.prompt.position)
+            self._journal_piece(call, call.take_back())
         else:
             self._keep_beginning(call)
         if isinstance(fault, TransportFault):
-            work.faults += 1
-            work.redrawn = True  # unless its beginning is known: what was lost had begun to be drawn
-        if work.alone and then is Then.LATER:
-            work.alone, work.faults = False, 0
+            self._abandon(call)
+            work.count(self.answers, heard)
+        work.alone = False
         if then is Then.ALONE:
-            self.alone.append(work)
+            self._trials.add(work)
         else:
             call.lane.later(work, delay(work.faults) if then is Then.LATER else 0.0)
+
+    def _close_seat(self, seat: Seat, fault: EngineError) -> None:
+        """What a fault says of the engine."""
+        match fault:
+            case CapacityFault():
+                seat.refused(fault)
+            case SetupFault():
+                seat.pause(fault, self._ears.wake)
+            case TransportFault():
+                seat.doubt(fault, self._ears.wake)
+        if not isinstance(fault, PromptFault):  # an engine that refuses one prompt works
+            self.failing_since = self.failing_since or clock.now()
 
     def _abandon(self, call: Call) -> None:
         """Ask the engine to stop what it may still generate for nobody: the answer goes on elsewhere."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from draftmill.errors import RenderError, StorageError
+from draftmill.journal.files import SYSTEM, Files
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import Heads, PromptHead
 from draftmill.journal.reader import beginning_at, completion_at
@@ -45,6 +46,7 @@ class Stream:
         dialogue: Dialogue | None = None,
         most_turns: int = 1,
         now: Callable[[], float] = clock.now,
+        files: Files = SYSTEM,
     ) -> None:
         self.name = dataset.name
         self._dataset = dataset
@@ -54,8 +56,9 @@ class Stream:
         self._limits = limit, limit if long_limit is None else long_limit
         self.end = min(standing.needed, first or standing.needed)
         self.resumed = standing.tally()
-        self.journal = Appender(folder.journal)
-        self.errors = Appender(folder.errors)
+        self._files = files
+        self.journal = Appender(folder.journal, files)
+        self.errors = Appender(folder.errors, files)
         self.suspects: Appender | None = None
         self.completed = 0
         self.answers = 0
@@ -170,6 +173,17 @@ class Stream:
             work.talk = Talk.of(self._heads.turns_at(work.prompt.position))
         return work.talk
 
+    def answered_before(self) -> PromptHead | None:
+        """A prompt that earlier starts have answered."""
+        position = next((p for p in range(self.end) if self.standing.is_done(p)), None)
+        if position is None:
+            return None
+        heads = Heads(self.folder.prompts, self.standing.prompt_offsets)
+        try:
+            return heads.at(position)
+        finally:
+            heads.close()
+
     def sent(self, position: int, limit: int) -> None:
         """A prompt that ``next`` gave was handed to an engine just now, under this token limit."""
         self._flights.sent(position, limit + self._before(position))
@@ -239,7 +253,7 @@ class Stream:
     def suspect(self) -> Appender:
         """The file for replies that are set aside, made when the first one comes."""
         if self.suspects is None:
-            self.suspects = Appender(self.folder.suspects)
+            self.suspects = Appender(self.folder.suspects, self._files)
         return self.suspects
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ from draftmill.journal.prompts import PromptHead
 from draftmill.mill.dialogue import Talk
 
 ALONE_AFTER = 3  # transport faults in flight before a prompt is tried alone: three engine deaths are no accident
+TRIALS = 4  # failures alone before it is blamed: an engine that fails by itself now and then fails with one alone too
+GROWTH = 16  # ids of its answer that clear a prompt: one that an engine dies of when it decodes has its first id
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0  # seconds; doubled at each transport fault of the same prompt
 
 
@@ -15,23 +17,33 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0  # seconds; doubled at each transport f
 class Work:
     """A prompt on its way, of the dataset with the given index.
 
-    ``faults`` counts its transport faults; ``tries`` all calls that failed, refusals by a full or paused engine aside.
-    ``seen`` is how many answers the run had at its first transport fault: where none came since, the engine fails
-    everybody, and no prompt is to blame. ``begun`` is what earlier calls generated of its answer, ``written`` how many
-    ids of that the journal holds; ``redrawn``: an earlier start had sent it, and nothing of that answer is known.
-    ``talk`` is the conversation that it is a turn of, once that was needed.
+    ``faults`` counts the transport faults in a row in which its answer did not grow, ``trials`` those of them with it
+    alone in flight; ``tries`` all calls that failed, refusals by a full or paused engine aside. ``seen`` is how many
+    answers the run had at its last transport fault: where none came since, the engine may fail everybody, and is asked
+    for an old answer before this prompt is tried. ``begun`` is what earlier calls generated of its answer, ``written``
+    how many ids of that the journal holds; ``redrawn``: an earlier call may have generated some, and nothing of that is
+    known. ``talk`` is the conversation that it is a turn of, once that was needed.
     """
 
     dataset: int
     prompt: PromptHead
     faults: int = 0
     alone: bool = False
+    trials: int = 0
     tries: int = 0
     seen: int = 0
     begun: list[int] = field(default_factory=list)
     written: int = 0
     redrawn: bool = False
     talk: Talk | None = None
+
+    def count(self, answers: int, heard: int) -> None:
+        """A transport fault, after ``decide``: held against it unless its answer grew."""
+        grew = heard >= GROWTH
+        self.faults = 0 if grew else self.faults + 1
+        self.trials = 0 if grew else self.trials + self.alone
+        self.seen = answers
+        self.redrawn = True  # unless its beginning is known: what was lost had begun to be drawn
 
 
 class Then(Enum):
@@ -44,28 +56,28 @@ class Then(Enum):
     SUSPECT = "set aside with the evidence; again: the run stops"
 
 
-def decide(fault: EngineError, work: Work, answers: int = 1) -> Then:
+def decide(fault: EngineError, work: Work, heard: int = 0) -> Then:
     """The path of a failed call. Only a fault that names this very prompt blames it at once.
 
-    ``answers``: how many the run has by now.
+    ``heard``: how many ids the call brought of its answer, which a prompt that kills engines does not live to see.
     """
     match fault:
         case CapacityFault() | SetupFault():
-            return Then.AGAIN
+            return Then.ALONE if work.alone else Then.AGAIN
         case PromptFault():
             return Then.ERROR
         case ReplyFault():
             return Then.SUSPECT
-        case TransportFault() if work.alone and answers > work.seen:
-            return Then.ERROR
-        case TransportFault() if work.alone:
+        case TransportFault() if heard >= GROWTH:
             return Then.LATER
-        case TransportFault() if work.faults + 1 >= ALONE_AFTER:
+        case TransportFault() if work.alone and work.trials + 1 >= TRIALS:
+            return Then.ERROR
+        case TransportFault() if work.alone or work.faults + 1 >= ALONE_AFTER:
             return Then.ALONE
         case _:
             return Then.LATER
 
 
 def delay(faults: int) -> float:
-    """Seconds before the next try after so many transport faults (at least one)."""
-    return min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** (faults - 1))
+    """Seconds before the next try after so many transport faults in a row."""
+    return min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** max(0, faults - 1))

@@ -37,6 +37,19 @@ def test_a_part_is_continued(prompt: list[int], length: int, data: st.DataObject
     assert ids[:cut] + whole(other, prompt + ids[:cut], count=9) == ids
 
 
+@given(PROMPTS, st.floats(0.5, 4), st.integers(0, 50))
+def test_one_that_has_only_begun_is_drawn_and_checks(prompt: list[int], mean: float, count: int) -> None:
+    """Its first id names no draw yet; however short the draw, it goes on behind that id."""
+    model = Answers(Lengths(mean, 0.9), draw=Draw.ALWAYS)
+    rest = whole(model, [*prompt, BEGIN], count=count)
+    assert rest and model.check(prompt, [BEGIN, *rest]) is None
+
+
+def test_an_id_that_names_no_draw_is_wrong() -> None:
+    model = Answers(Lengths(30), draw=Draw.ALWAYS)
+    assert model.check([50, 51], [BEGIN, BEGIN, 50, 51]) == f"the id at 1 is {BEGIN}, which names no variant"
+
+
 @given(PROMPTS, st.integers(9, 80), st.data())
 def test_a_wrong_id_is_found(prompt: list[int], length: int, data: st.DataObject) -> None:
     model = Answers(Lengths(length, 0))

@@ -354,6 +354,8 @@ def test_the_client_in_trouble(trouble: dict[str, Any], fault: type[EngineError]
         await call(engine._http.url, "/trouble", trouble)
         with pytest.raises(fault):
             await engine.generate(request())
+        struck = json.loads((await call(engine._http.url, "/trouble"))[1])
+        assert struck == {trouble["kind"]: 0 if trouble["kind"] == "death" else 1}  # nothing was in flight to be lost
 
     with_client(use)
 
@@ -366,6 +368,7 @@ def test_the_client_when_trouble_comes_in_between(kind: str) -> None:
         await call(engine._http.url, "/trouble", {"kind": kind, "seconds": 0.3})
         with pytest.raises(TransportFault):
             await work
+        assert server._host.struck.total() == 1
         await asyncio.sleep(0.4)
         assert (await engine.generate(request(limit=5, tag="u"))).completion_tokens == 5
 

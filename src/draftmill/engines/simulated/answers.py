@@ -90,6 +90,8 @@ class Answers(msgspec.Struct, frozen=True):
             own = part[1] - FIRST if len(part) > 1 else variant
             if start and 0 <= own < self.vocab_size - FIRST:
                 whole = self._whole(prompt_ids[:start], own)
+                if len(part) == 1:  # the variant is drawn now, and what has begun is no answer of one id
+                    whole = msgspec.structs.replace(whole, length=max(2, whole.length))
                 if len(part) < whole.length and whole.ids(0, len(part)) == part:
                     return msgspec.structs.replace(whole, done=len(part))
         return self._whole(prompt_ids, variant)
@@ -100,7 +102,9 @@ class Answers(msgspec.Struct, frozen=True):
         A draw cannot be told from another one, and what is shorter than six ids hardly tells its prompt.
         """
         variant = output_ids[1] - FIRST if len(output_ids) > 1 and self.draw is not Draw.NEVER else 0
-        whole = self._whole(prompt_ids, variant)
+        if variant < 0 and output_ids[1] != STOP:
+            return f"the id at 1 is {output_ids[1]}, which names no variant"
+        whole = self._whole(prompt_ids, max(0, variant))
         if len(output_ids) == 1:
             return None if output_ids[0] in (BEGIN, STOP) else f"it begins with {output_ids[0]}"
         if len(output_ids) == 2 and output_ids[1] == STOP:  # too short to name its variant

@@ -1,6 +1,7 @@
 """A simulated server on the clock of the running event loop, in real or in virtual time, with its troubles."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 
 from draftmill.engines.protocol import Load
@@ -27,13 +28,17 @@ class Gone(Exception):
 
 
 class Host:
-    """Takes requests while the loop runs; ``troubles`` are (second from now, trouble)."""
+    """Takes requests while the loop runs; ``troubles`` are (second from now, trouble).
+
+    ``struck`` counts the calls that each kind of trouble has hit.
+    """
 
     def __init__(
         self, spec: ServerSpec, answers: Answers, troubles: Iterable[tuple[float, Trouble]] = (), jump: int = 1 << 60
     ) -> None:
         self.spec = spec
         self.server = Server(spec, answers, self._ended, jump)
+        self.struck: Counter[Kind] = Counter()
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, tuple[Sequence, asyncio.Future[Sequence]]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -131,15 +136,18 @@ class Host:
                 for tag in under_way:
                     if (future := self.abort(tag)) and not future.done():
                         future.set_exception(Gone())
+                        self.struck[Kind.RESET] += 1
             case Kind.ABORT:
                 for tag in under_way:
-                    self.abort(tag)
+                    self.struck[Kind.ABORT] += self.abort(tag) is not None
             case Kind.STALL if not self._standing_still() and self.server.alive:
+                self.struck[Kind.STALL] += len(self._waiting)
                 self.server.advance(self.now())
                 self._stalled_until = round((self._loop.time() + trouble.seconds) * NANO)
                 self._arm()
             case Kind.DEATH if self.server.alive:
                 self._restart = trouble.seconds or self.spec.restart
+                self.struck[Kind.DEATH] += len(self._waiting)
                 self.server.die(self.now())
                 self._arm()
 
@@ -203,4 +211,5 @@ class Host:
             self._refusing.pop(kind, None)
             return False
         self._refusing[kind] = (until, count - 1)
+        self.struck[kind] += 1
         return True

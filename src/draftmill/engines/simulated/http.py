@@ -46,8 +46,9 @@ class _Strike(msgspec.Struct):
 
 
 class HttpServer:
-    """``host`` behind a port of 127.0.0.1; ``port`` 0 takes a free one. Beside SGLang's calls there is
-    ``POST /trouble {"kind", "seconds", "count"}``, which strikes the host."""
+    """``host`` behind a port of 127.0.0.1; ``port`` 0 takes a free one. Beside SGLang's calls there are
+    ``POST /trouble {"kind", "seconds", "count"}``, which strikes the host, and ``GET /trouble``, which says how many
+    calls each kind has hit."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -60,6 +61,7 @@ class HttpServer:
         app.router.add_post("/generate", self._generate)
         app.router.add_post("/abort_request", self._abort)
         app.router.add_post("/trouble", self._trouble)
+        app.router.add_get("/trouble", self._struck)
         for path in ("/health", "/health_generate"):
             app.router.add_get(path, self._health)
         for path in ("/model_info", "/get_model_info", "/server_info", "/get_server_info", "/v1/loads", "/metrics"):
@@ -103,7 +105,7 @@ class HttpServer:
                 work.cancel()
         except Refused as refused:
             return _json(refused.status, refused.body)
-        except Gone:
+        except (Gone, ConnectionError):  # the server breaks off, or the client has
             return _hang_up(request)
 
     async def _stream(
@@ -162,6 +164,9 @@ class HttpServer:
         asked = msgspec.json.decode(await request.read(), type=_Strike)
         self._host.strike(Trouble(Kind[asked.kind.upper()], asked.seconds, asked.count))
         return web.Response()
+
+    async def _struck(self, request: web.Request) -> web.StreamResponse:
+        return _json(200, {kind.name.lower(): count for kind, count in self._host.struck.items()})
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         return web.Response() if self._host.server.alive else _hang_up(request)
