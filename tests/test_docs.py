@@ -12,6 +12,9 @@ from draftmill.ledger.standing import Tally
 from draftmill.mill.prompts import Prepared
 from draftmill.recipe import Control, Dataset, EngineSpec, Lane, LongPrompts, Recipe, Sampling
 from draftmill.records import Completion, Failure, Prompt, Row
+from draftmill.render.drift import Reason
+from draftmill.render.families import FAMILIES
+from draftmill.render.findings import Code
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,6 +32,11 @@ def test_every_key_of_a_recipe(part: type[recipes.Recipe]) -> None:
 @pytest.mark.parametrize("line", [Settings, Prompt, Completion, Failure, Row, Prepared])
 def test_every_field_of_a_runs_lines(line: type[Prompt]) -> None:
     assert set(line.__struct_fields__) - code_words("docs/run-folder.md") == set()
+
+
+def test_every_family_finding_and_reason_of_drift() -> None:
+    words = code_words("docs/models.md")
+    assert {family.name for family in FAMILIES} | set(Code) | set(Reason) <= words
 
 
 def test_every_key_of_the_control_file() -> None:

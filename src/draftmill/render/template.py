@@ -17,7 +17,8 @@ class ChatTemplate:
     """A tokenizer's own chat template, rendered by transformers as SGLang and vLLM do.
 
     ``date`` (ISO) is what a template that inserts today's date gets, so that a run renders the same tomorrow.
-    ``stop_ids`` are the model's end-of-sequence ids and the template's end-of-turn id.
+    ``turn_ends`` is the id that the template itself puts behind an answer, if it does; ``stop_ids`` are the model's
+    end-of-sequence ids and that one.
     """
 
     def __init__(self, tokenizer: Tokenizer, date: str) -> None:
@@ -27,12 +28,14 @@ class ChatTemplate:
                 f"the tokenizer of {tokenizer.name!r} has no chat template",
                 "use an instruction-tuned model, or put its chat_template.jinja beside the tokenizer",
             )
+        self.date = date
         self._date = datetime.fromisoformat(date)
         try:
             self._variables()
         except Exception as error:  # Jinja's errors of every kind
             raise RenderError(f"the chat template of {tokenizer.name!r} is not valid: {error}") from error
-        self.stop_ids = tuple(dict.fromkeys([*tokenizer.stop_ids, *self._turn_end()]))
+        self.turn_ends = tuple(self._turn_end())
+        self.stop_ids = tuple(dict.fromkeys([*tokenizer.stop_ids, *self.turn_ends]))
         if not self.stop_ids:
             raise RenderError(
                 "neither the model's files nor its chat template name a token that ends an answer",
@@ -42,6 +45,14 @@ class ChatTemplate:
     def text(self, conversation: Conversation, arguments: dict[str, Any]) -> str:
         """The prompt's text, ending where the answer begins. Raises RenderError with the template's own words."""
         return self._render(conversation.messages, conversation.tools, arguments, True)
+
+    def finished(self, conversation: Conversation, arguments: dict[str, Any]) -> str:
+        """The text of a conversation that asks for nothing more: its last message is an answer. Raises RenderError."""
+        return self._render(conversation.messages, conversation.tools, arguments, False)
+
+    def mentions(self, text: str) -> bool:
+        """Whether the template's source holds a text, in any of its variants."""
+        return any(text in source for source in self._sources())
 
     def refuse_unknown(self, arguments: dict[str, Any]) -> None:
         """Raises RenderError for an argument that the template never reads: Jinja would ignore a misspelt one."""

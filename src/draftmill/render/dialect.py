@@ -1,0 +1,65 @@
+"""All that is known of how one model writes and reads: its markers, the form that its template wants, what was found.
+
+The one thing that a run needs of ``markers``, ``form``, ``probe``, ``parse`` and ``answer``::
+
+    dialect = Dialect(tokenizer, template, arguments)
+    prompt = dialect.text(Conversation(messages, tools))
+    parts = dialect.parts(output_ids, prompt_ids, tools)
+    messages.append(dialect.answer(parts, messages).message)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from draftmill.records import Conversation, Message, Tool
+from draftmill.render import answer, markers, parse, probe
+from draftmill.render.answer import Answer
+from draftmill.render.findings import Code, Finding
+from draftmill.render.markers import Custom
+from draftmill.render.parts import Parts
+from draftmill.render.template import ChatTemplate
+from draftmill.render.tokenizer import Tokenizer
+
+
+class Dialect:
+    """A model's dialect under one set of template arguments; ``findings`` is what a person should hear before a run."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        arguments: dict[str, Any],
+        custom: Custom | None = None,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+        self._arguments = arguments
+        self.markers, of_markers = markers.find(tokenizer, template, custom)
+        self.form, of_template = probe.probe(tokenizer, template, self.markers, arguments)
+        self.findings: tuple[Finding, ...] = (*of_markers, *of_template)
+
+    @property
+    def native_tools(self) -> bool:
+        """Whether the template shows tools to the model in its own form, and calls can be told from content."""
+        shown = not any(finding.code in (Code.TOOLS_IGNORED, Code.TOOLS_REFUSED) for finding in self.findings)
+        return shown and self.markers.calls
+
+    def text(self, conversation: Conversation) -> str:
+        """The prompt of a canonical conversation, earlier answers in the template's form. Raises RenderError."""
+        return self._template.text(self._fitted(conversation), self._arguments)
+
+    def finished(self, conversation: Conversation) -> str:
+        """The text of a canonical conversation that ends with an answer. Raises RenderError."""
+        return self._template.finished(self._fitted(conversation), self._arguments)
+
+    def parts(self, ids: Sequence[int], prompt_ids: list[int], tools: Sequence[Tool] | None = None) -> Parts:
+        """The parts of the answer to a prompt. Never raises."""
+        opened = self.markers.opened(prompt_ids)
+        return parse.parse(ids, self.markers, opened=opened, decode=self._tokenizer.decode, tools=tools)
+
+    def answer(self, parts: Parts, history: list[Message]) -> Answer:
+        """The canonical message of an answer that follows on ``history``."""
+        return answer.message(parts, self.markers, self.form, history)
+
+    def _fitted(self, conversation: Conversation) -> Conversation:
+        return Conversation(self.form.fitted(conversation.messages), conversation.tools)
