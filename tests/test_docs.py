@@ -15,6 +15,7 @@ from draftmill.records import Completion, Failure, Prompt, Row
 from draftmill.render.drift import Reason
 from draftmill.render.families import FAMILIES
 from draftmill.render.findings import Code
+from draftmill.sources import formats
 
 ROOT = Path(__file__).parent.parent
 
@@ -37,6 +38,11 @@ def test_every_field_of_a_runs_lines(line: type[Prompt]) -> None:
 def test_every_family_finding_and_reason_of_drift() -> None:
     words = code_words("docs/models.md")
     assert {family.name for family in FAMILIES} | set(Code) | set(Reason) <= words
+
+
+def test_every_format() -> None:
+    for document in ("docs/recipe.md", "README.md"):
+        assert set(formats.known()) - {formats.AUTO} <= code_words(document)
 
 
 def test_every_key_of_the_control_file() -> None:

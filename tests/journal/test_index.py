@@ -118,6 +118,25 @@ def prompts(path: Path, numbers: list[int]) -> None:
     path.write_bytes(b"".join(encode(Prompt(IDS[n], i, "short", [], [n, 7])) + b"\n" for i, n in enumerate(numbers)))
 
 
+def test_the_index_tells_which_rows_are_passed_through(tmp_path: Path) -> None:
+    path, index = tmp_path / "prompts", tmp_path / "index"
+    masks = [None, [0, 1, 1], [1]]
+    found = [Prompt(IDS[n], n, "short", [], [n] * 3, loss_mask=mask) for n, mask in enumerate(masks)]
+    path.write_bytes(b"".join(encode(prompt) + b"\n" for prompt in found))
+    made = index_of(path, index, worth=0)
+    assert (list(made.tokens), list(made.supervised)) == ([0, 3, 1], [0, 2, 1])
+    read = indices.read_prompt_index(path, index)
+    assert read and (read.ids, read.offsets, read.tokens, read.supervised) == (
+        made.ids,
+        made.offsets,
+        made.tokens,
+        made.supervised,
+    )
+    assert Heads(path, made.offsets).at(1).loss_mask == [0, 1, 1]
+    prompts(path, [0, 1])
+    assert not index_of(path, index, worth=0).tokens
+
+
 def test_prompts_are_found_by_their_index_until_they_are_others(tmp_path: Path) -> None:
     path, index = tmp_path / "prompts", tmp_path / "index"
     prompts(path, [0, 1, 2, 3])

@@ -58,6 +58,41 @@ def test_a_completion_of_another_prompt_is_refused(tmp_path: Path) -> None:
     assert not folder.rows.exists()
 
 
+def test_rows_that_are_passed_through_stand_in_their_place_as_they_are(tmp_path: Path) -> None:
+    folder = files(tmp_path, {1: [8, 2], 3: [7, 2]})
+    lines = folder.prompts.read_bytes().splitlines()
+    for n, mask in ((0, [0, 1, 0, 1]), (2, [1])):
+        lines[n] = encode(Prompt(IDS[n], n, "short", [], [20 + n] * len(mask), loss_mask=mask))
+    folder.prompts.write_bytes(b"".join(line + b"\n" for line in lines))
+    assert refresh_rows(folder, load_standing(folder)) == 4
+    rows = [json.loads(line) for line in folder.rows.read_text().splitlines()]
+    assert [(r["position"], r["input_ids"], r["loss_mask"]) for r in rows] == [
+        (0, [20, 20, 20, 20], [0, 1, 0, 1]),
+        (1, [11, 11, 8, 2], [0, 0, 1, 1]),
+        (2, [22], [1]),
+        (3, [13, 11, 7, 2], [0, 0, 1, 1]),
+    ]
+    assert [(r["prompt_tokens"], r["completion_tokens"], r["finish_reason"]) for r in rows] == [
+        (2, 2, None),
+        (2, 2, "stop"),
+        (0, 1, None),
+        (2, 2, "stop"),
+    ]
+    assert refresh_rows(folder, load_standing(folder, budget=3)) == 2
+
+
+def test_no_journal_is_needed_where_everything_is_passed_through(tmp_path: Path) -> None:
+    folder = DatasetFolder(tmp_path)
+    prompts = [Prompt(id, n, "short", [], [n, 9], loss_mask=[0, 1]) for n, id in enumerate(IDS)]
+    folder.prompts.write_bytes(b"".join(encode(p) + b"\n" for p in prompts))
+    standing = load_standing(folder)
+    assert refresh_rows(folder, standing) == 4 and standing.tally().passed_through == 4
+    folder.prompts.write_bytes(folder.prompts.read_bytes().replace(b"[0,1]", b"[1]"))
+    folder.rows.unlink()
+    with pytest.raises(StorageError, match="the mask of position 0 does not fit its ids"):
+        refresh_rows(folder, load_standing(folder))
+
+
 def test_a_damaged_prompts_file_names_its_line(tmp_path: Path) -> None:
     folder = files(tmp_path, {})
     folder.prompts.write_bytes(folder.prompts.read_bytes()[:-30])

@@ -87,8 +87,37 @@ def test_a_dataset_that_ends_below_its_budget_is_exhausted() -> None:
     assert dataset.exhausted()
 
 
+def test_rows_that_are_passed_through_count_in_their_place_and_are_never_owed() -> None:
+    dataset = standing(5, budget=100)
+    dataset.passed(0, tokens=90, supervised=60)
+    dataset.done(entry(1, 30))
+    dataset.passed(2, tokens=10, supervised=10)
+    dataset.passed(3, tokens=99, supervised=50)
+    tally = dataset.tally()
+    assert dataset.cut() == 3 and list(dataset.counting()) == [(0, None), (1, 10), (2, None)]
+    assert (tally.counting, tally.passed_through, tally.owed, tally.not_needed) == (1, 2, 0, 2)
+    assert tally.counting_tokens == 100 and tally.adds_up()
+    assert not dataset.is_owed(0) and not dataset.is_owed(3)
+    assert list(dataset.lengths()) == [(30, False)]
+
+
+def test_the_prompts_of_passed_rows_count_where_all_does() -> None:
+    dataset = Standing(bytes.fromhex("".join(IDS[:2])), None, 100, "all")
+    dataset.passed(0, tokens=90, supervised=60)
+    assert (dataset.tokens(0), dataset.counted(0)) == (60, 90)
+
+
+def test_a_line_for_a_row_that_is_passed_through_is_a_stray() -> None:
+    dataset = standing(1)
+    dataset.passed(0, tokens=9, supervised=5)
+    assert not dataset.done(entry(0, 7))
+    assert not dataset.done(msgspec.structs.replace(entry(0, 7), partial=True))
+    dataset.failed(failure(0))
+    assert (dataset.strays, dataset.tokens(0), dataset.tally().passed_through) == (2, 5, 1)
+
+
 @given(
-    st.lists(st.tuples(st.sampled_from(["done", "failed", "owed"]), st.integers(0, 50)), max_size=40),
+    st.lists(st.tuples(st.sampled_from(["done", "failed", "owed", "passed"]), st.integers(0, 50)), max_size=40),
     st.none() | st.integers(1, 45),
     st.none() | st.integers(1, 600),
 )
@@ -101,10 +130,12 @@ def test_every_position_is_in_exactly_one_state(
             dataset.done(entry(position, tokens))
         elif event == "failed":
             dataset.failed(failure(position))
+        elif event == "passed":
+            dataset.passed(position, tokens + 3, tokens)
     tally = dataset.tally()
     assert tally.adds_up()
-    assert tally.counting == len(list(dataset.counting()))
-    counted = [tokens for event, tokens in events[: dataset.cut()] if event == "done"]
+    assert tally.counting + tally.passed_through == len(list(dataset.counting()))
+    counted = [tokens for event, tokens in events[: dataset.cut()] if event in ("done", "passed")]
     assert tally.counting_tokens == sum(counted)
     if budget is not None and counted:
         assert sum(counted[:-1]) < budget

@@ -11,6 +11,7 @@ import pytest
 from draftmill.errors import RenderError
 from draftmill.render import tokenizer as tokenizers
 from tests.render import tiny
+from tests.sources.fake_hub import serving
 
 
 def test_a_directory(tmp_path: Path) -> None:
@@ -123,6 +124,7 @@ except RenderError as error:
         env=os.environ | environment,
         check=True,
     )
+    assert "Retrying" not in done.stderr
     return done.stdout
 
 
@@ -131,6 +133,16 @@ def test_a_hub_id_without_the_hub(tmp_path: Path) -> None:
     assert "model 'draftmill-tests/nothing': its tokenizer cannot be loaded" in said
     assert "is no directory here" in said
     assert "trust_remote_code" not in said
+
+
+def test_a_hub_that_does_not_answer_is_asked_but_once(tmp_path: Path) -> None:
+    """Its client would try for most of a minute, and print a line each time."""
+    with serving(tmp_path) as hub:
+        hub.hangs_up = True
+        said = _load_apart("owner/name", **hub.environment(tmp_path / "home"))
+    assert "model 'owner/name': its tokenizer cannot be loaded: the hub cannot be reached (" in said
+    assert "`hf download owner/name --local-dir name`" in said
+    assert sum("/models/" in path or "/resolve/" in path for path in hub.asked) == 1
 
 
 CODE = """

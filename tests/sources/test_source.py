@@ -80,7 +80,7 @@ def test_a_hub_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     write(tmp_path / "test.jsonl", {"prompt": "one"}, {"prompt": "two"})
     monkeypatch.setattr(hub, "open_dataset", lambda _, subset: hub.load(str(tmp_path), "test", subset, "c0ffee"))
-    monkeypatch.setattr(hub, "_revision", lambda _: "c0ffee")
+    monkeypatch.setattr(hub, "_revision", lambda *_: "c0ffee")
     source = open_source(tmp_path, "hf:owner/name:test")
     assert source.files == (f"hf:{tmp_path}:test",)
     assert source.fingerprint() == {f"hf:{tmp_path}:test": "c0ffee"}

@@ -131,7 +131,10 @@ def test_golden_rows(row: dict[str, Any], prompt: list[Message], later: list[Mes
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"trajectory": [{"action": "ls", "observation": ""}]}, "column 'trajectory' is an array of an object first"),
+        (
+            {"trajectory": [{"action": "ls", "observation": ""}]},
+            "column 'trajectory' holds objects with 'action', 'observation', not messages",
+        ),
         ({"history": None}, "column 'history' is null"),
         ({"history": "[{"}, "column 'history': the JSON is torn"),
         ({"history": [SYSTEM, {**ISSUE, "content": ""}]}, "message 2 (user) is empty"),

@@ -54,11 +54,13 @@ class Story(Observer):
             label("reading", f"{dataset}: {count(read)} rows read, {count(written)} prompts written")
 
     def prepared(self, dataset: str, report: Prepared, fresh: bool) -> None:
-        source = f"{count(report.read)} rows read as {report.format}" if fresh else "prepared before"
+        unread = f"{count(report.unread)} unread" if report.unread else "all read"
+        source = f"{count(report.read)} rows as {report.format}, {unread}" if fresh else "prepared before"
+        what = "tokenized rows, passed through" if report.passed_through else "prompts"
         longest = f"longest {count(report.longest)} tokens" + (f" ({Path(report.longest_where).name})" if fresh else "")
-        label("prompts", f"{dataset}: {count(report.positions)} prompts, {longest}; {source}")
+        label("prompts", f"{dataset}: {count(report.positions)} {what}, {longest}; {source}")
         if fresh:
-            self._misgivings(dataset, report)
+            self._found(dataset, report)
 
     def seated(self, seats: list[Seat], compared: int) -> None:
         for seat in seats:
@@ -86,8 +88,9 @@ class Story(Observer):
         if self._plain:
             self._plain.stop()
 
-    def _misgivings(self, dataset: str, report: Prepared) -> None:
-        """What a fresh preparation found that its user should know."""
+    def _found(self, dataset: str, report: Prepared) -> None:
+        """What a fresh preparation found: why the format, and all that its user should know."""
+        label("format", f"{dataset}: {report.format}: {report.why}")
         for reason, rows, first in report.unread_reasons:
             label("unread", f"{dataset}: {count(rows)} rows: {reason} (first: {first})", style="yellow")
         if report.refused:
@@ -98,6 +101,10 @@ class Story(Observer):
             text = f"{dataset}: {count(report.special_text_rows)} prompts hold typed special tokens: {tokens} {where}"
             label("markers", text, style="yellow")
             advise("the serving stack reads these as tokens too; drop the rows if nobody would send them")
+        if report.without_special:
+            few = f"{count(report.without_special)} of {count(report.passed_through)} rows"
+            text = f"{dataset}: {few} hold none of the model's special tokens: were they made with its tokenizer?"
+            label("foreign", text, style="yellow")
 
 
 class _Progress:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import msgspec
 
 from draftmill.errors import RenderError, StorageError
 from draftmill.render.gguf import gguf_stop_ids, load_gguf_tokenizer
+
+_HUB_SECONDS = 20.0
 
 
 class Tokenizer:
@@ -68,14 +71,35 @@ def load(model: str, *, trust_remote_code: bool = False) -> Tokenizer:
         )
     from transformers import AutoTokenizer
 
+    offline = "" if path.is_dir() else _unreachable(model)
     try:
         # False, and not left out: transformers would ask on the terminal whether to run a model's own code
-        inner = AutoTokenizer.from_pretrained(model, trust_remote_code=trust_remote_code)
+        inner = AutoTokenizer.from_pretrained(
+            model, trust_remote_code=trust_remote_code, local_files_only=bool(offline)
+        )
     except Exception as error:  # the loaders raise whatever a broken file makes them raise
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        first = offline + (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise RenderError(f"model {model!r}: its tokenizer cannot be loaded: {first}", _advice(path, error)) from error
     inner.model_max_length = int(1e30)  # the engine's context decides, not the tokenizer's warning
-    return Tokenizer(inner, list(dict.fromkeys([*_named_ends(model), *_own_end(inner)])), model)
+    return Tokenizer(inner, list(dict.fromkeys([*_named_ends(model, bool(offline)), *_own_end(inner)])), model)
+
+
+def _unreachable(model: str) -> str:
+    """Why the hub cannot be asked about a model, or "". One question: its client would try each file for half a minute.
+
+    What was fetched before is then taken from its cache.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would print a line for each of its retries
+    try:
+        HfApi().model_info(model, timeout=_HUB_SECONDS)
+    except HfHubHTTPError:
+        return ""  # it answers: whatever is wrong is told by the loader
+    except Exception as error:  # of several libraries, and of the system
+        return f"the hub cannot be reached ({error}): "
+    return ""
 
 
 def _advice(path: Path, error: Exception) -> str:
@@ -83,7 +107,8 @@ def _advice(path: Path, error: Exception) -> str:
         return "it has code of its own: read that, then write `trust_remote_code: true` into the recipe"
     if path.is_dir():
         return "the directory must hold what the model's publisher calls tokenizer files, tokenizer.json above all"
-    return f"{path} is no directory here, so it was looked for on the hub; without the hub, name a directory"
+    where = f"`hf download {path} --local-dir {path.name}` where the hub can be reached"
+    return f"{path} is no directory here, so it was looked for on the hub; without the hub, name a directory: {where}"
 
 
 class _Ends(msgspec.Struct):
@@ -92,11 +117,11 @@ class _Ends(msgspec.Struct):
     eos_token_id: int | list[int] | None = None
 
 
-def _named_ends(model: str) -> list[int]:
+def _named_ends(model: str, offline: bool) -> list[int]:
     """End-of-sequence ids of ``generation_config.json`` and of ``config.json``: servers stop at those of both."""
     found: list[int] = []
     for name in ("generation_config.json", "config.json"):
-        path = _model_file(model, name)
+        path = _model_file(model, name, offline)
         if path is None:
             continue  # many models have only one of them, or none
         try:
@@ -107,14 +132,14 @@ def _named_ends(model: str) -> list[int]:
     return found
 
 
-def _model_file(model: str, name: str) -> Path | None:
+def _model_file(model: str, name: str, offline: bool) -> Path | None:
     if Path(model).is_dir():
         path = Path(model) / name
         return path if path.is_file() else None
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(model, name))
+        return Path(hf_hub_download(model, name, local_files_only=offline))
     except (OSError, ValueError):
         return None
 

@@ -40,6 +40,8 @@ def absent(row: Mapping[str, Any], names: Sequence[str], what: str) -> RowFault:
             return RowFault(f"column {name!r}: {fault.reason}")
     if value == []:
         return RowFault(f"column {name!r} is an empty array")
+    if isinstance(value, list) and isinstance(value[0], dict):
+        return RowFault(f"column {name!r} holds objects with {', '.join(map(repr, value[0])) or 'nothing'}, not {what}")
     if isinstance(value, list):
         return RowFault(f"column {name!r} is an array of {json_text.kind(value[0])} first, not {what}")
     return RowFault(f"column {name!r} is {json_text.kind(value)}, not {what}")

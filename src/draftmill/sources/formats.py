@@ -14,6 +14,7 @@ from draftmill.sources import (
     glaive,
     hermes,
     humaneval,
+    json_text,
     messages,
     opencodeinstruct,
     prompt,
@@ -46,7 +47,7 @@ class Format(Protocol):
 
 # in the text of other formats' turns: their marks need not stand in every row, and they read rows without them too
 DIALECTS: tuple[Format, ...] = (hermes, reasoning)
-FORMATS: tuple[Format, ...] = (  # the most specific first: it wins where two recognise equally many rows
+FORMATS: tuple[Format, ...] = (  # the most specific first: it wins where two recognise about equally many rows
     tokenized,
     glaive,
     bfcl,
@@ -63,6 +64,7 @@ FORMATS: tuple[Format, ...] = (  # the most specific first: it wins where two re
     prompt,
 )
 _ENOUGH = 0.1  # of the rows must show a dialect's marks
+_NEARLY = 0.9  # of the rows that a plainer format has: a few broken ones must not decide it
 
 
 def known() -> list[str]:
@@ -95,9 +97,11 @@ def choose(name: str, rows: Sequence[dict[str, Any]], column: str | None, place:
     read = [_count_read(f, rows, column) if count else 0 for f, count in zip(FORMATS, seen, strict=True)]
     if not any(seen):
         raise SourceError(f"{place}: no known format in the first {len(rows)} rows", _advice(rows, column))
-    # what most rows look like, of what can be read: a text column is there in many formats, and read in every row
-    fit = [n for n, count in enumerate(seen) if count and 2 * read[n] >= max(read)]
-    best = max(fit, key=lambda n: (_weight(FORMATS[n], seen[n], len(rows)), -n))
+    # what most rows look like, of what can be read: a text column stands in many formats, and is read in every row
+    fit = {
+        n: _weight(FORMATS[n], seen[n], len(rows)) for n in range(len(FORMATS)) if seen[n] and 2 * read[n] >= max(read)
+    }
+    best = next(n for n, weight in fit.items() if weight >= _NEARLY * max(fit.values()))
     chosen = FORMATS[best]
     why = next(why for row in rows if (why := chosen.recognise(row, column)))
     return chosen, f"{why}; {read[best]} of the first {len(rows)} rows can be read so"
@@ -121,8 +125,11 @@ def _fault(candidate: Format, row: dict[str, Any], column: str | None) -> str | 
 
 
 def _advice(rows: Sequence[dict[str, Any]], column: str | None) -> str:
-    seen = list(dict.fromkeys(name for row in rows for name in row))
-    columns = f"the columns are {', '.join(seen) or 'none'}"
+    seen: dict[str, object] = {}
+    for row in rows:
+        seen |= {name: value for name, value in row.items() if seen.get(name) is None}
+    kinds = (f"{name} ({json_text.kind(value)})" for name, value in seen.items())
+    columns = f"the columns are {', '.join(kinds) or 'none'}"
     if column and column not in seen:
         close = difflib.get_close_matches(column, seen, n=1)
         return f"there is no column {column!r}{f', did you mean {close[0]}?' if close else ''}; {columns}"

@@ -3,6 +3,7 @@
 The revision is looked up once and then pinned, so that a dataset that changes under a run is noticed, not mixed in.
 """
 
+import logging
 import re
 import textwrap
 from collections.abc import Iterator
@@ -54,7 +55,8 @@ def open_dataset(source: str, subset: str | None) -> HubDataset:
     match = _SOURCE.fullmatch(source)
     if match is None:
         raise SourceError(f"{source}: not the name of a hub dataset", "write hf:owner/name or hf:owner/name:split")
-    return load(match["id"], match["split"], subset, _revision(match["id"]))
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would print a line for each of its retries
+    return load(match["id"], match["split"], subset, _revision(match["id"], match["split"], subset))
 
 
 def load(id_or_folder: str, split: str | None, subset: str | None, revision: str = "") -> HubDataset:
@@ -75,8 +77,10 @@ def load(id_or_folder: str, split: str | None, subset: str | None, revision: str
     return HubDataset(id_or_folder, subset, chosen, revision, splits[chosen])
 
 
-def _revision(dataset_id: str) -> str:
+def _revision(dataset_id: str, split: str | None, subset: str | None) -> str:
+    """The commit that the dataset is at now. One question, asked first: it tells within seconds that nobody answers."""
     from huggingface_hub import HfApi
+    from huggingface_hub.constants import ENDPOINT
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
     place = PREFIX + dataset_id
@@ -91,7 +95,11 @@ def _revision(dataset_id: str) -> str:
     except HfHubHTTPError as error:
         raise SourceError(f"{place}: the hub refuses: {_line(error)}") from None
     except Exception as error:
-        advice = "without the hub, download the files elsewhere and name them: a path or a glob"
+        folder = dataset_id.rpartition("/")[2]
+        what = ", ".join([f"split {split or 'train'}", *([f"subset {subset}"] if subset else [])])
+        fetch = f"`hf download {dataset_id} --repo-type dataset --local-dir {folder}`"
+        need = f"it needs the dataset {dataset_id} ({what}) from {ENDPOINT}; where that can be reached: {fetch}"
+        advice = f"{need}; then name its files here, for example source: {folder}/**/*.parquet"
         raise SourceError(f"{place}: the hub cannot be reached: {_line(error)}", advice) from None
 
 

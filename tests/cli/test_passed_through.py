@@ -1,0 +1,54 @@
+"""Datasets that are tokenized already, through the command: no engine is asked for anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import draftmill, questions, read_jsonl, write_jsonl, write_recipe
+from tests.render.tiny import END, directory
+
+NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    rows = [{"input_ids": [n, 7, END], "loss_mask": [0, 1, 1]} for n in range(12)]
+    write_jsonl(tmp_path / "a1.jsonl", rows)
+    return write(tmp_path, [{"name": "A1", "source": "a1.jsonl", "budget": 10}])
+
+
+def write(folder: Path, datasets: list[dict[str, Any]]) -> Path:
+    model = str(folder / "model") if (folder / "model").exists() else str(directory(folder / "model"))
+    return write_recipe(folder / "recipe.yaml", model=model, engines=[NOBODY], datasets=datasets)
+
+
+def test_a_run_of_tokenized_rows_needs_no_engine(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    done = draftmill("run", recipe, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["datasets"]["A1"]
+    assert (figures["passed_through"], figures["not_needed"], figures["rows"], figures["tokens"]) == (5, 7, 5, 10)
+    assert figures["adds_up"] and not figures["exhausted"]
+    assert "12 positions = 0 counting + 0 surplus + 5 passed through + 0 error + 0 owed + 7 not needed" in done.stderr
+    assert "A1: 12 tokenized rows, passed through" in done.stderr
+    assert "A1: tokenized: column 'input_ids' is a list of token ids, masked by 'loss_mask'" in done.stderr
+    rows = read_jsonl(out / "A1" / "tokenized_data.jsonl")
+    assert [row["position"] for row in rows] == [0, 1, 2, 3, 4]
+    assert all(row["input_ids"][1:] == [7, END] and row["loss_mask"] == [0, 1, 1] for row in rows)
+    more = draftmill("run", recipe, "--out", out, "--budget", "16")
+    assert more.returncode == 0 and "8 passed through" in more.stderr
+    assert read_jsonl(out / "A1" / "tokenized_data.jsonl")[:5] == rows
+    exported = draftmill("export", out, "--to", recipe.parent / "rows.jsonl", "--drop", "truncated")
+    assert exported.returncode == 0 and "8 rows, 16 supervised tokens" in exported.stderr
+
+
+def test_beside_a_dataset_that_owes_answers_its_rows_are_written_all_the_same(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    write_jsonl(recipe.parent / "chat.jsonl", questions(3))
+    write(recipe.parent, [{"name": "A1", "source": "a1.jsonl"}, {"name": "chat", "source": "chat.jsonl"}])
+    assert draftmill("run", recipe, "--out", out, "--only", "A1").returncode == 0
+    assert len(read_jsonl(out / "A1" / "tokenized_data.jsonl")) == 12
+    both = draftmill("run", recipe, "--out", out, "--patience", "0")
+    assert both.returncode == 1 and NOBODY in both.stderr and "Traceback" not in both.stderr
