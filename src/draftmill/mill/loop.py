@@ -26,6 +26,7 @@ from draftmill.recipe import Concurrency, Lane, Order
 from draftmill.records import Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
+_TELL_SECONDS = 5.0  # the forecast and the watch for stalls hear of growing answers at least so often
 
 
 class Ending(Enum):
@@ -271,6 +272,7 @@ class Loop:
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
             tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
             seed=redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None,
+            tell_every=min(self._limits.checkpoint or 1.0, _TELL_SECONDS),
         )
         call = Call(lane, seat, stream, work, request)
         if rest < 1:  # the limit was lowered below what is there already, or the context ends here

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from draftmill.engines.check import check_reply
 from draftmill.engines.protocol import OnIds, Reply
@@ -92,13 +93,15 @@ class Returns:
 
     def keep(self, call: Call, reply: Reply) -> None:
         """Journal a whole answer."""
-        completion = call.completion(reply)
+        stream, completion = call.stream, call.completion(reply)
+        line = encode(completion)
+        completion = replace(completion, output_ids=[])  # they stand in the line, which may wait for a slow disk
 
         def durable() -> None:
-            call.stream.answered(completion)
+            stream.answered(completion)
             self._ears.wake()
 
-        self._put(call.stream.journal, encode(completion), durable)
+        self._put(stream.journal, line, durable)
 
     def give_up(self, stream: Stream, work: Work, kind: str, reason: str, engine: str | None) -> None:
         """Write an error row: nothing more is tried of this prompt."""
@@ -127,12 +130,11 @@ class Returns:
         if every is None or not call.stream.continues:
             return None
 
-        def hear(ids: list[int]) -> None:
-            if len(ids) > len(call.heard):
+        def hear(ids: Sequence[int]) -> None:
+            if call.hear(ids):
                 call.seat.progress.heard(clock.now())
                 self.failing_since = None
-            call.hear(ids)
-            if clock.now() - call.marked >= every:
+            if call.due(every):
                 self._journal_piece(call, call.piece(self._vocab_size))
 
         return hear

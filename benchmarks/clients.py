@@ -1,0 +1,208 @@
+"""The clients that the cost benchmarks compare, each run in a process of its own: ``measured`` starts one.
+
+CPU is user + system time of that process from before its first request to after its last byte is on the disk. The bare
+loops send the bytes that draftmill sends, encoded as fast, and write the raw replies to a file.
+
+Usage: clients.py NAME URL COUNT AT_ONCE; prints one line of JSON.
+"""
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import loopback
+import msgspec
+import uvloop
+
+from draftmill.engines.http import Http
+from draftmill.engines.protocol import Engine, Identity
+from draftmill.engines.sglang import SGLang
+from draftmill.engines.vllm import VLLM
+from draftmill.journal.folder import DatasetFolder
+from draftmill.journal.reader import encode
+from draftmill.journal.writer import Appender
+from draftmill.ledger.order import conversation_id
+from draftmill.ledger.standing import load_standing
+from draftmill.mill.loop import Ending, Limits, Loop
+from draftmill.mill.seat import Seat
+from draftmill.mill.stream import Stream
+from draftmill.recipe import Dataset, EngineSpec, Lane, Sampling
+from draftmill.records import Prompt
+
+LIMIT = 20_000
+VOCABULARY = 50_000
+
+
+class Job(NamedTuple):
+    """``count`` prompts to the server at ``url``, ``at_once`` in flight; files go to ``folder``."""
+
+    url: str
+    count: int
+    at_once: int
+    folder: Path
+
+
+class Cost(NamedTuple):
+    """What a client took: CPU and wall seconds, and the most MiB that it held."""
+
+    cpu: float
+    wall: float
+    mib: float
+
+
+class Clock:
+    """CPU and wall seconds since ``start``."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def cost(self) -> Cost:
+        return Cost(time.process_time() - self._cpu, time.perf_counter() - self._wall, peak())
+
+
+def peak() -> float:
+    """MiB of this process at most. Where the system tells it: a child's ``ru_maxrss`` begins at its parent's."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    found = [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
+    return found[0] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+# the bare loops
+
+
+def parameters(stream: bool) -> dict[str, Any]:
+    """What draftmill sends beside the prompt and its tag."""
+    sampling = {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "max_new_tokens": LIMIT,
+        "min_new_tokens": 0,
+        "n": 1,
+        "stop": None,
+        "stop_token_ids": [loopback.STOP],
+        "ignore_eos": False,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": True,
+        "no_stop_trim": True,
+    }
+    return {"sampling_params": sampling | ({"stream_interval": 16} if stream else {}), "stream": stream}
+
+
+async def bare(job: Job, clock: Clock, stream: bool = False) -> None:
+    numbers, fixed = iter(range(job.count)), parameters(stream)
+    with (job.folder / "raw.jsonl").open("ab") as out:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20) as http:
+
+            async def work() -> None:
+                for number in numbers:
+                    body = fixed | {"input_ids": loopback.prompt(number), "rid": str(number)}
+                    async with http.post(job.url + "/generate", data=msgspec.json.encode(body)) as reply:
+                        if not stream:
+                            out.write(await reply.read() + b"\n")
+                            continue
+                        last = b""
+                        async for line in reply.content:
+                            if line.startswith(b"data: {"):
+                                last = line
+                        out.write(last)
+
+            await asyncio.gather(*(work() for _ in range(job.at_once)))
+
+
+async def bare_stream(job: Job, clock: Clock) -> None:
+    await bare(job, clock, stream=True)
+
+
+# draftmill: its own loop, journal and standing
+
+
+def write_prompts(files: DatasetFolder, count: int) -> None:
+    files.path.mkdir()
+    with files.prompts.open("wb") as out:
+        for n in range(count):
+            line = Prompt(conversation_id("b", b"%d" % n, 0), n, "short", [], loopback.prompt(n))
+            out.write(encode(line) + b"\n")
+
+
+def mill(job: Job, engine: Engine, files: DatasetFolder, checkpoint: float | None) -> tuple[Loop, Stream, Seat]:
+    """The loop of a run over the prompts that lie in ``files``, with one engine."""
+    dataset = Dataset(name=files.path.name, source="x")
+    stream = Stream(dataset, files, load_standing(files), sampling=Sampling(), limit=LIMIT)
+    seat = Seat(engine, EngineSpec(url=job.url, concurrency=job.at_once), Identity(engine.name, job.url), tell)
+    loop = Loop(
+        [stream],
+        [seat],
+        {"short": Lane(max_new_tokens=LIMIT)},
+        stop_ids=(loopback.STOP,),
+        vocab_size=VOCABULARY,
+        limits=Limits(checkpoint=checkpoint),
+        tell=tell,
+        load_log=Appender(job.folder / "load.jsonl"),
+    )
+    return loop, stream, seat
+
+
+def tell(kind: str, subject: str, message: str) -> None:
+    print(kind, subject, message, file=sys.stderr)
+
+
+def _draftmill(kind: str, checkpoint: float | None) -> "Client":
+    async def run(job: Job, clock: Clock) -> None:
+        files = DatasetFolder(job.folder / "bench")
+        write_prompts(files, job.count)
+        clock.start()
+        http = Http(kind, job.url)
+        engine = SGLang(http) if kind == "sglang" else VLLM(http, "m")
+        loop, stream, seat = mill(job, engine, files, checkpoint)
+        ending = await loop.run()
+        assert ending is Ending.DONE and stream.completed == job.count, (ending, loop.error)
+        await seat.close()
+
+    return run
+
+
+Client = Callable[[Job, Clock], Awaitable[None]]
+CLIENTS: dict[str, Client] = {
+    "bare aiohttp": bare,
+    "draftmill": _draftmill("sglang", None),  # one reply a call, as the others read it
+    "draftmill, streamed": _draftmill("sglang", 1.0),  # as a run does it unless told otherwise
+    "draftmill, vllm": _draftmill("vllm", None),
+    "draftmill, vllm streamed": _draftmill("vllm", 1.0),
+    "bare aiohttp, streamed": bare_stream,
+}
+
+
+def run(name: str, job: Job) -> Cost:
+    """Run one client in this process."""
+    clock = Clock()
+    uvloop.run(CLIENTS[name](job, clock))  # type: ignore[arg-type]
+    return clock.cost()
+
+
+def measured(name: str, url: str, count: int, at_once: int) -> Cost:
+    """What one client takes, in a process of its own."""
+    command = [sys.executable, __file__, name, url, str(count), str(at_once)]
+    return Cost(**json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+
+
+if __name__ == "__main__":
+    name, url, count, at_once = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(run(name, Job(url, int(count), int(at_once), Path(folder)))._asdict()))
