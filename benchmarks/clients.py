@@ -3,7 +3,8 @@
 CPU is user + system time of that process from before its first request to after its last byte is on the disk. The bare
 loops send the bytes that draftmill sends, encoded as fast, and write the raw replies to a file.
 
-Usage: clients.py NAME URL COUNT AT_ONCE; prints one line of JSON.
+Usage: clients.py NAME URL COUNT AT_ONCE [WARM]; prints one line of JSON.
+       clients.py large URL FOLDER CHECKPOINT AT_ONCE SECONDS
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,12 +43,14 @@ VOCABULARY = 50_000
 
 
 class Job(NamedTuple):
-    """``count`` prompts to the server at ``url``, ``at_once`` in flight; files go to ``folder``."""
+    """``count`` prompts to the server at ``url``, ``at_once`` in flight; files go to ``folder``. The first ``warm``
+    answers are not measured."""
 
     url: str
     count: int
     at_once: int
     folder: Path
+    warm: int = 0
 
 
 class Cost(NamedTuple):
@@ -164,6 +167,11 @@ def tell(kind: str, subject: str, message: str) -> None:
 
 
 def _draftmill(kind: str, checkpoint: float | None) -> "Client":
+    async def warm(stream: Stream, job: Job, clock: Clock) -> None:
+        while stream.completed < job.warm:
+            await asyncio.sleep(0.01)
+        clock.start()
+
     async def run(job: Job, clock: Clock) -> None:
         files = DatasetFolder(job.folder / "bench")
         write_prompts(files, job.count)
@@ -171,14 +179,16 @@ def _draftmill(kind: str, checkpoint: float | None) -> "Client":
         http = Http(kind, job.url)
         engine = SGLang(http) if kind == "sglang" else VLLM(http, "m")
         loop, stream, seat = mill(job, engine, files, checkpoint)
+        warming = asyncio.create_task(warm(stream, job, clock)) if job.warm else None
         ending = await loop.run()
+        assert warming is None or warming.done()
         assert ending is Ending.DONE and stream.completed == job.count, (ending, loop.error)
         await seat.close()
 
     return run
 
 
-Client = Callable[[Job, Clock], Awaitable[None]]
+Client = Callable[[Job, Clock], Coroutine[Any, Any, None]]
 CLIENTS: dict[str, Client] = {
     "bare aiohttp": bare,
     "draftmill": _draftmill("sglang", None),  # one reply a call, as the others read it
@@ -192,17 +202,69 @@ CLIENTS: dict[str, Client] = {
 def run(name: str, job: Job) -> Cost:
     """Run one client in this process."""
     clock = Clock()
-    uvloop.run(CLIENTS[name](job, clock))  # type: ignore[arg-type]
+    uvloop.run(CLIENTS[name](job, clock))
     return clock.cost()
 
 
-def measured(name: str, url: str, count: int, at_once: int) -> Cost:
+def measured(name: str, url: str, count: int, at_once: int, warm: int = 0) -> Cost:
     """What one client takes, in a process of its own."""
-    command = [sys.executable, __file__, name, url, str(count), str(at_once)]
-    return Cost(**json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+    return Cost(**_process(name, url, count, at_once, warm))
+
+
+def _process(*arguments: object) -> dict[str, float]:
+    command = [sys.executable, __file__, *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+# a large dataset
+
+
+def write_many(files: DatasetFolder, count: int) -> None:
+    """As ``write_prompts``, in a tenth of the time."""
+    some = [encode(loopback.prompt(number)) for number in range(97)]
+    files.path.mkdir()
+    with files.prompts.open("wb") as out:
+        for n in range(count):
+            id = conversation_id("b", b"%d" % n, 0).encode()
+            line = b'{"id":"%s","position":%d,"lane":"short","messages":[],"prompt_ids":%s}\n'
+            out.write(line % (id, n, some[n % len(some)]))
+
+
+def hold(url: str, folder: Path, checkpoint: float | None, at_once: int, seconds: float) -> dict[str, float]:
+    """What a process holds that runs a large dataset for a while; seconds and MiB."""
+    began = time.perf_counter()
+    job = Job(url, 0, at_once, folder)
+    said: dict[str, float] = {}
+    most = 0
+
+    async def run() -> None:
+        nonlocal most
+        loop, stream, seat = mill(job, SGLang(Http("sglang", url)), DatasetFolder(folder / "bench"), checkpoint)
+        said["opened_s"], said["opened_mib"] = time.perf_counter() - began, peak()
+        running, clock = asyncio.create_task(loop.run()), Clock()
+        while time.perf_counter() - began < seconds + said["opened_s"] and not running.done():
+            most = max(most, loop.at_engines(0))
+            await asyncio.sleep(0.2)
+        said["answers"], said["cores"] = stream.completed, clock.cost().cpu / clock.cost().wall
+        loop.stop(Ending.INTERRUPTED)
+        loop.stop(Ending.INTERRUPTED)
+        assert await running is Ending.INTERRUPTED, loop.error
+        await seat.close()
+
+    uvloop.run(run())
+    return said | {"most_in_flight": most, "peak_mib": peak()}
+
+
+def held(url: str, folder: Path, checkpoint: float | None, at_once: int, seconds: float) -> dict[str, float]:
+    """``hold`` in a process of its own."""
+    return _process("large", url, folder, checkpoint or 0, at_once, seconds)
 
 
 if __name__ == "__main__":
-    name, url, count, at_once = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(run(name, Job(url, int(count), int(at_once), Path(folder)))._asdict()))
+    match sys.argv[1:]:
+        case ["large", url, folder, checkpoint, at_once, seconds]:
+            print(json.dumps(hold(url, Path(folder), float(checkpoint) or None, int(at_once), float(seconds))))
+        case [name, url, count, at_once, warm]:
+            with tempfile.TemporaryDirectory() as place:
+                job = Job(url, int(count), int(at_once), Path(place), int(warm))
+                print(json.dumps(run(name, job)._asdict()))
