@@ -1,8 +1,8 @@
 """What one answer costs the client: CPU a request, draftmill next to a bare aiohttp loop, speculators and httpx.
 
 A server on the loopback interface answers at once (500 ids in, 1,000 out), so that all the time is the client's.
-draftmill does everything that it does in a run: checks, journal with sync, standing. The bare loop sends the same bytes,
-encoded as fast, and writes the raw reply to a file. speculators' ``regenerate-responses`` is told nothing but where to
+draftmill does everything that it does in a run: checks, journal with sync, standing. The bare loop reads the same
+prompts, sends the same bytes, encoded as fast, and writes the raw reply to a file. speculators' ``regenerate-responses`` is told nothing but where to
 read and write; what it does before its first request (imports, tokenizer) is left out. Each client runs in a process of
 its own; CPU is user + system time. The peers' environment is made on the first run (see ``peers``).
 

@@ -1,7 +1,8 @@
 """The clients that the cost benchmarks compare, each run in a process of its own: ``measured`` starts one.
 
 CPU is user + system time of that process from before its first request to after its last byte is on the disk. The bare
-loops send the bytes that draftmill sends, encoded as fast, and write the raw replies to a file.
+loops read the same file of prompts, send the bytes that draftmill sends, encoded as fast, and write the raw replies to a
+file.
 
 Usage: clients.py NAME URL COUNT AT_ONCE [WARM]; prints one line of JSON.
        clients.py large URL FOLDER CHECKPOINT AT_ONCE SECONDS
@@ -108,14 +109,23 @@ def parameters(stream: bool) -> dict[str, Any]:
     return {"sampling_params": sampling | ({"stream_interval": 16} if stream else {}), "stream": stream}
 
 
+class _Ids(msgspec.Struct):
+    id: str
+    prompt_ids: list[int]
+
+
 async def bare(job: Job, clock: Clock, stream: bool = False) -> None:
-    numbers, fixed = iter(range(job.count)), parameters(stream)
-    with (job.folder / "raw.jsonl").open("ab") as out:
+    files, fixed = DatasetFolder(job.folder / "bench"), parameters(stream)
+    write_prompts(files, job.count)
+    clock.start()
+    read = msgspec.json.Decoder(_Ids).decode
+    with files.prompts.open("rb") as prompts, (job.folder / "raw.jsonl").open("ab") as out:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20) as http:
 
             async def work() -> None:
-                for number in numbers:
-                    body = fixed | {"input_ids": loopback.prompt(number), "rid": str(number)}
+                for line in prompts:
+                    prompt = read(line)
+                    body = fixed | {"input_ids": prompt.prompt_ids, "rid": prompt.id}
                     async with http.post(job.url + "/generate", data=msgspec.json.encode(body)) as reply:
                         if not stream:
                             out.write(await reply.read() + b"\n")

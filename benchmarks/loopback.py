@@ -30,9 +30,12 @@ WORD = "word "  # the text of a token is about as long
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _INTERVAL = re.compile(rb'"stream_interval":(\d+)')
 
+_PROMPTS = [[10 + (n * 397 + i) % 40_000 for i in range(PROMPT)] for n in range(97)]
+
 
 def prompt(number: int) -> list[int]:
-    return [10 + (number * 7 + i) % 40_000 for i in range(PROMPT)]
+    """One of a few, made beforehand: what a client does with it is measured, not how it is made."""
+    return _PROMPTS[number % len(_PROMPTS)]
 
 
 def answer(length: int) -> list[int]:

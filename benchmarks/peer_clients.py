@@ -27,7 +27,7 @@ class Clock:
 
 
 async def with_httpx(clock: Clock, url: str, count: int, at_once: int, folder: Path) -> None:
-    numbers = iter(range(count))
+    numbers, ids = iter(range(count)), [10 + i for i in range(PROMPT)]
     params = {"max_new_tokens": 20_000, "temperature": 1.0, "stop_token_ids": [STOP]}
     limits = httpx.Limits(max_connections=None)
     clock.start()
@@ -35,8 +35,7 @@ async def with_httpx(clock: Clock, url: str, count: int, at_once: int, folder: P
         async with httpx.AsyncClient(limits=limits, timeout=None) as http:
 
             async def work() -> None:
-                for number in numbers:
-                    ids = [10 + (number * 7 + i) % 40_000 for i in range(PROMPT)]
+                for _ in numbers:
                     reply = await http.post(url + "/generate", json={"input_ids": ids, "sampling_params": params})
                     out.write(json.dumps(reply.json()["output_ids"]).encode() + b"\n")
 

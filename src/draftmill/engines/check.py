@@ -15,8 +15,8 @@ def check_request(request: Request, vocab_size: int | None = None) -> str | None
     ids = request.prompt_ids
     if not ids:
         return "the prompt is empty"
-    if min(ids) < 0:
-        return f"the prompt holds the id {min(ids)}"
+    if _packed(ids) is None:
+        return f"the prompt holds the id {min(ids) if min(ids) < 0 else max(ids)}"
     if vocab_size is not None and max(ids) >= vocab_size:
         return f"the prompt holds the id {max(ids)}, beyond the vocabulary of {vocab_size}"
     if request.limit < 1:

@@ -76,7 +76,7 @@ class Call:
         """The line of the whole answer."""
         begun = self.work.begun
         return self._line(
-            begun + reply.output_ids,
+            begun + reply.output_ids if begun else reply.output_ids,
             reply.finish,
             reply.matched_stop,
             reply.cached_tokens,

@@ -266,7 +266,7 @@ class Loop:
         self.clamped += room < limit
         rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
         request = Request(
-            prompt_ids=prompt.prompt_ids + work.begun,
+            prompt_ids=prompt.prompt_ids + work.begun if work.begun else prompt.prompt_ids,
             limit=max(rest, 0),
             sampling=stream.sampling,
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
