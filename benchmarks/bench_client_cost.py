@@ -2,9 +2,11 @@
 
 A server on the loopback interface answers at once (500 ids in, 1,000 out), so that all the time is the client's.
 draftmill does everything that it does in a run: checks, journal with sync, standing. The bare loop reads the same
-prompts, sends the same bytes, encoded as fast, and writes the raw reply to a file. speculators' ``regenerate-responses`` is told nothing but where to
-read and write; what it does before its first request (imports, tokenizer) is left out. Each client runs in a process of
-its own; CPU is user + system time. The peers' environment is made on the first run (see ``peers``).
+prompts, sends the same bytes, encoded as fast, and writes the raw reply to a file. speculators' command
+``regenerate-responses`` is told nothing but where to read and write; what it does before its first request (imports,
+tokenizer) is left out. Each client runs in a process of its own; CPU is user + system time. The peers' environment is
+made on the first run (see ``peers``). "streamed" is draftmill's way unless a recipe turns it off; the others read one
+reply a call.
 
 ``large`` is the other half: the memory of a process that holds a dataset of a million prompts and has 4,000 requests in
 flight for a minute.
@@ -27,7 +29,7 @@ from draftmill.journal.folder import DatasetFolder
 AT_ONCE = (64, 512, 2000, 4000)
 ROUNDS = 3  # in turn; the least CPU of each counts, since whatever else the machine does only adds to it
 LARGE = 4000  # requests in flight
-BARE, OURS = "bare aiohttp", "draftmill"
+BARE, OURS, STREAMED = "bare aiohttp", "draftmill", "draftmill, streamed"
 PEERS = {"speculators": 2000, "httpx": 512}  # and the most at once that they are asked for
 
 
@@ -35,7 +37,7 @@ def table(url: str, count: int, at_once: int) -> dict[str, Cost]:
     """The least that each client takes for ``count`` requests."""
     least: dict[str, Cost] = {}
     for number in range(ROUNDS):
-        for name in (BARE, OURS):
+        for name in (BARE, OURS, STREAMED):
             cost = clients.measured(name, url, count, at_once)
             least[name] = min(least.get(name, cost), cost)
         for name, most in PEERS.items():
@@ -48,34 +50,31 @@ def table(url: str, count: int, at_once: int) -> dict[str, Cost]:
 
 def main(count: int) -> None:
     peers.ready()
+    head = f"{'CPU ms a request':>18}{'of bare':>9}{'of ours':>9}{'requests/s':>12}{'MiB':>6}"
     with loopback.running() as url:
-        print(
-            f"{'at once':>8}  {'client':<14}{'CPU ms a request':>18}{'of bare':>9}{'of ours':>9}{'requests/s':>12}{'MiB':>6}"
-        )
+        print(f"{'at once':>8}  {'client':<20}{head}")
         for at_once in AT_ONCE:
             least = table(url, count, at_once)
             for name, cost in least.items():
                 of_bare, of_ours = cost.cpu / least[BARE].cpu, cost.cpu / least[OURS].cpu
                 print(
-                    f"{at_once:>8}  {name:<14}{1000 * cost.cpu / count:>18.2f}{of_bare:>8.2f}x{of_ours:>8.1f}x"
+                    f"{at_once:>8}  {name:<20}{1000 * cost.cpu / count:>18.2f}{of_bare:>8.2f}x{of_ours:>8.1f}x"
                     f"{count / cost.wall:>12.0f}{cost.mib:>6.0f}",
                     flush=True,
                 )
 
 
 def large(prompts: int, seconds: float) -> None:
-    print(f"{prompts:,} prompts of {loopback.PROMPT} ids, {LARGE:,} requests for {seconds:.0f} s")
-    print(
-        f"{'answers come':<14}{'opened in s':>12}{'MiB then':>10}{'in flight':>11}{'answers':>9}{'cores':>7}{'MiB at most':>13}"
-    )
-    with tempfile.TemporaryDirectory() as place, loopback.running() as url:
-        folder = Path(place)
-        clients.write_many(DatasetFolder(folder / "bench"), prompts)
-        for way, checkpoint in (("at once", None), ("streamed", 1.0)):
-            said = clients.held(url, folder, checkpoint, LARGE, seconds)
+    print(f"{prompts:,} prompts of {loopback.PROMPT} ids, {LARGE:,} at once for {seconds:.0f} s")
+    head = f"{'MiB then':>10}{'in flight':>11}{'answers':>9}{'cores':>7}{'MiB at most':>13}"
+    print(f"{'answers come':<14}{'opened in s':>12}{head}")
+    with tempfile.TemporaryDirectory() as folder, loopback.running() as url:
+        clients.write_many(DatasetFolder(Path(folder, "bench")), prompts)
+        for way, checkpoint in (("at once", 0.0), ("streamed", 1.0)):
+            said = clients.held(clients.Job(url, prompts, LARGE, 0, checkpoint, folder), seconds)
             print(
-                f"{way:<14}{said['opened_s']:>12.1f}{said['opened_mib']:>10.0f}{said['most_in_flight']:>11.0f}"
-                f"{said['answers']:>9.0f}{said['cores']:>7.2f}{said['peak_mib']:>13.0f}",
+                f"{way:<14}{said['opened']:>12.1f}{said['opened_mib']:>10.0f}{said['most']:>11.0f}"
+                f"{said['answers']:>9.0f}{said['cores']:>7.2f}{said['mib']:>13.0f}",
                 flush=True,
             )
 

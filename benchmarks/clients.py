@@ -1,11 +1,11 @@
 """The clients that the cost benchmarks compare, each run in a process of its own: ``measured`` starts one.
 
-CPU is user + system time of that process from before its first request to after its last byte is on the disk. The bare
-loops read the same file of prompts, send the bytes that draftmill sends, encoded as fast, and write the raw replies to a
-file.
+CPU is user + system time of that process from before its first request to after its last byte is on the disk. The
+bare loop reads the same file of prompts, sends the bytes that draftmill sends, encoded as fast, and writes the raw
+replies to a file.
 
-Usage: clients.py NAME URL COUNT AT_ONCE [WARM]; prints one line of JSON.
-       clients.py large URL FOLDER CHECKPOINT AT_ONCE SECONDS
+Usage: clients.py NAME JOB, a name of CLIENTS and a Job as JSON; prints what it took, as JSON.
+       clients.py hold JOB SECONDS
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,14 +45,15 @@ VOCABULARY = 50_000
 
 
 class Job(NamedTuple):
-    """``count`` prompts to the server at ``url``, ``at_once`` in flight; files go to ``folder``. The first ``warm``
-    answers are not measured."""
+    """``count`` prompts to the server at ``url``, ``at_once`` in flight, files in ``folder``. The first ``warm``
+    answers are not measured. ``checkpoint``: seconds between two beginnings, where answers are streamed."""
 
     url: str
     count: int
     at_once: int
-    folder: Path
     warm: int = 0
+    checkpoint: float = 1.0
+    folder: str = ""
 
 
 class Cost(NamedTuple):
@@ -115,11 +117,12 @@ class _Ids(msgspec.Struct):
 
 
 async def bare(job: Job, clock: Clock, stream: bool = False) -> None:
-    files, fixed = DatasetFolder(job.folder / "bench"), parameters(stream)
+    files, fixed = DatasetFolder(Path(job.folder, "bench")), parameters(stream)
     write_prompts(files, job.count)
     clock.start()
     read = msgspec.json.Decoder(_Ids).decode
-    with files.prompts.open("rb") as prompts, (job.folder / "raw.jsonl").open("ab") as out:
+    raw = Path(job.folder, "raw.jsonl")
+    with files.prompts.open("rb") as prompts, raw.open("ab") as out:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20) as http:
 
             async def work() -> None:
@@ -137,10 +140,6 @@ async def bare(job: Job, clock: Clock, stream: bool = False) -> None:
                         out.write(last)
 
             await asyncio.gather(*(work() for _ in range(job.at_once)))
-
-
-async def bare_stream(job: Job, clock: Clock) -> None:
-    await bare(job, clock, stream=True)
 
 
 # draftmill: its own loop, journal and standing
@@ -167,7 +166,7 @@ def mill(job: Job, engine: Engine, files: DatasetFolder, checkpoint: float | Non
         vocab_size=VOCABULARY,
         limits=Limits(checkpoint=checkpoint),
         tell=tell,
-        load_log=Appender(job.folder / "load.jsonl"),
+        load_log=Appender(Path(job.folder, "load.jsonl")),
     )
     return loop, stream, seat
 
@@ -176,54 +175,44 @@ def tell(kind: str, subject: str, message: str) -> None:
     print(kind, subject, message, file=sys.stderr)
 
 
-def _draftmill(kind: str, checkpoint: float | None) -> "Client":
-    async def warm(stream: Stream, job: Job, clock: Clock) -> None:
-        while stream.completed < job.warm:
+async def draftmill(job: Job, clock: Clock, kind: str = "sglang", streamed: bool = False) -> None:
+    files = DatasetFolder(Path(job.folder, "bench"))
+    write_prompts(files, job.count)
+    clock.start()
+    http = Http(kind, job.url)
+    engine = SGLang(http) if kind == "sglang" else VLLM(http, "m")
+    loop, stream, seat = mill(job, engine, files, job.checkpoint if streamed else None)
+    running = asyncio.create_task(loop.run())
+    if job.warm:
+        while stream.completed < job.warm and not running.done():  # noqa: ASYNC110  # nothing tells of it
             await asyncio.sleep(0.01)
         clock.start()
-
-    async def run(job: Job, clock: Clock) -> None:
-        files = DatasetFolder(job.folder / "bench")
-        write_prompts(files, job.count)
-        clock.start()
-        http = Http(kind, job.url)
-        engine = SGLang(http) if kind == "sglang" else VLLM(http, "m")
-        loop, stream, seat = mill(job, engine, files, checkpoint)
-        warming = asyncio.create_task(warm(stream, job, clock)) if job.warm else None
-        ending = await loop.run()
-        assert warming is None or warming.done()
-        assert ending is Ending.DONE and stream.completed == job.count, (ending, loop.error)
-        await seat.close()
-
-    return run
+    ending = await running
+    assert ending is Ending.DONE and stream.completed == job.count, (ending, loop.error)
+    await seat.close()
 
 
 Client = Callable[[Job, Clock], Coroutine[Any, Any, None]]
 CLIENTS: dict[str, Client] = {
     "bare aiohttp": bare,
-    "draftmill": _draftmill("sglang", None),  # one reply a call, as the others read it
-    "draftmill, streamed": _draftmill("sglang", 1.0),  # as a run does it unless told otherwise
-    "draftmill, vllm": _draftmill("vllm", None),
-    "draftmill, vllm streamed": _draftmill("vllm", 1.0),
-    "bare aiohttp, streamed": bare_stream,
+    "bare, streamed": partial(bare, stream=True),
+    "draftmill": draftmill,  # one reply a call, as the others read it
+    "draftmill, streamed": partial(draftmill, streamed=True),  # as a run does it unless told otherwise
+    "vLLM": partial(draftmill, kind="vllm"),
+    "vLLM, streamed": partial(draftmill, kind="vllm", streamed=True),
 }
 
 
-def run(name: str, job: Job) -> Cost:
-    """Run one client in this process."""
-    clock = Clock()
-    uvloop.run(CLIENTS[name](job, clock))
-    return clock.cost()
+def measured(name: str, url: str, count: int, at_once: int, warm: int = 0, checkpoint: float = 1.0) -> Cost:
+    """What one client takes, in a process of its own. The answers behind the first ``warm`` ones are counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Cost(**_process(name, json.dumps(Job(url, count, at_once, warm, checkpoint, folder))))
 
 
-def measured(name: str, url: str, count: int, at_once: int, warm: int = 0) -> Cost:
-    """What one client takes, in a process of its own."""
-    return Cost(**_process(name, url, count, at_once, warm))
-
-
-def _process(*arguments: object) -> dict[str, float]:
-    command = [sys.executable, __file__, *map(str, arguments)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+def _process(*arguments: str) -> dict[str, float]:
+    command = [sys.executable, __file__, *arguments]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return found
 
 
 # a large dataset
@@ -240,41 +229,37 @@ def write_many(files: DatasetFolder, count: int) -> None:
             out.write(line % (id, n, some[n % len(some)]))
 
 
-def hold(url: str, folder: Path, checkpoint: float | None, at_once: int, seconds: float) -> dict[str, float]:
-    """What a process holds that runs a large dataset for a while; seconds and MiB."""
-    began = time.perf_counter()
-    job = Job(url, 0, at_once, folder)
-    said: dict[str, float] = {}
-    most = 0
-
-    async def run() -> None:
-        nonlocal most
-        loop, stream, seat = mill(job, SGLang(Http("sglang", url)), DatasetFolder(folder / "bench"), checkpoint)
-        said["opened_s"], said["opened_mib"] = time.perf_counter() - began, peak()
-        running, clock = asyncio.create_task(loop.run()), Clock()
-        while time.perf_counter() - began < seconds + said["opened_s"] and not running.done():
-            most = max(most, loop.at_engines(0))
-            await asyncio.sleep(0.2)
-        said["answers"], said["cores"] = stream.completed, clock.cost().cpu / clock.cost().wall
-        loop.stop(Ending.INTERRUPTED)
-        loop.stop(Ending.INTERRUPTED)
-        assert await running is Ending.INTERRUPTED, loop.error
-        await seat.close()
-
-    uvloop.run(run())
-    return said | {"most_in_flight": most, "peak_mib": peak()}
+async def hold(job: Job, seconds: float) -> dict[str, float]:
+    """What this process holds while it runs a large dataset for a while; seconds and MiB. Without ``checkpoint``
+    answers are not streamed."""
+    began, most = time.perf_counter(), 0
+    engine, files = SGLang(Http("sglang", job.url)), DatasetFolder(Path(job.folder, "bench"))
+    loop, stream, seat = mill(job, engine, files, job.checkpoint or None)
+    opened, opened_mib = time.perf_counter() - began, peak()
+    running, clock = asyncio.create_task(loop.run()), Clock()
+    while (cost := clock.cost()).wall < seconds and not running.done():
+        most = max(most, loop.at_engines(0))
+        await asyncio.sleep(0.2)
+    answers = stream.completed
+    loop.stop(Ending.INTERRUPTED)
+    await asyncio.sleep(0.1)
+    loop.stop(Ending.INTERRUPTED)  # what is in flight gets no time either
+    assert await running is Ending.INTERRUPTED, loop.error
+    await seat.close()
+    said = {"opened": opened, "opened_mib": opened_mib, "answers": answers, "most": most}
+    return said | {"cores": cost.cpu / cost.wall, "mib": cost.mib}
 
 
-def held(url: str, folder: Path, checkpoint: float | None, at_once: int, seconds: float) -> dict[str, float]:
+def held(job: Job, seconds: float) -> dict[str, float]:
     """``hold`` in a process of its own."""
-    return _process("large", url, folder, checkpoint or 0, at_once, seconds)
+    return _process("hold", json.dumps(job), str(seconds))
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["large", url, folder, checkpoint, at_once, seconds]:
-            print(json.dumps(hold(url, Path(folder), float(checkpoint) or None, int(at_once), float(seconds))))
-        case [name, url, count, at_once, warm]:
-            with tempfile.TemporaryDirectory() as place:
-                job = Job(url, int(count), int(at_once), Path(place), int(warm))
-                print(json.dumps(run(name, job)._asdict()))
+    name, job = sys.argv[1], Job(*json.loads(sys.argv[2]))
+    if name == "hold":
+        print(json.dumps(uvloop.run(hold(job, float(sys.argv[3])))))
+    else:
+        clock = Clock()
+        uvloop.run(CLIENTS[name](job, clock))
+        print(json.dumps(clock.cost()._asdict()))

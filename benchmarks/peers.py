@@ -1,4 +1,4 @@
-"""Other programs for the same job, installed beside this one: ``ready`` makes their virtual environment when it is missing.
+"""Other programs for the same job: ``ready`` installs them into a virtual environment of theirs, where it is missing.
 
 They do not share ours: speculators wants torch. The environment lies in ``.peers`` of the repository (git ignores it).
 """
@@ -34,7 +34,7 @@ def ready() -> Path:
 
 
 def measured(name: str, url: str, count: int, at_once: int) -> Cost:
-    """What one peer takes, in a process of its own. Its imports and what it does before its first request are left out."""
+    """What one peer takes, in a process of its own, from its first request on: without imports and preparations."""
     with tempfile.TemporaryDirectory() as folder:
         if name == "speculators":
             write_dataset(Path(folder), count)
