@@ -27,7 +27,7 @@ hooks: $(VENV)/.installed-dev  ## run `check` before every commit
 	@$(BIN)/pre-commit install
 
 clean:
-	rm -rf $(VENV) .engines .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .engines .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.installed-embedded: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

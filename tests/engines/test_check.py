@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftmill.engines.check import check_reply, check_request
+from draftmill.engines.check import check_beginning, check_reply, check_request
 from draftmill.engines.protocol import Reply, Request
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
@@ -113,3 +113,15 @@ def test_a_wrong_id_and_an_early_stop_are_found_wherever_they_stand(
     assert not wrong or f"the id {min(wrong) if min(wrong) < 0 else max(wrong)} lies" in found
     expected = f"the stop id {early[0][0]} stands at {early[0][1]}," if early and not wrong else ""
     assert (expected in found) and ("stands at" in found) == bool(expected)
+
+
+@given(
+    st.lists(st.integers(-1, VOCAB) | st.sampled_from([2, 3]) | st.integers(4, VOCAB - 1), max_size=30),
+    st.integers(0, 30),
+    st.integers(1, 30),
+)
+def test_a_beginning_is_checked_piece_by_piece_as_in_one(ids: list[int], cut: int, limit: int) -> None:
+    asked = request(limit=limit)
+    whole = check_reply(asked, reply(ids, Finish.ABORT), VOCAB)
+    pieces = [check_beginning(asked, ids[:cut], 0, VOCAB), check_beginning(asked, ids, min(cut, len(ids)), VOCAB)]
+    assert (whole is None) == (pieces == [None, None])

@@ -2,6 +2,7 @@
 
 import sys
 from array import array
+from collections.abc import Sequence
 
 from draftmill.engines.protocol import Reply, Request
 from draftmill.records import Finish
@@ -14,13 +15,21 @@ def check_request(request: Request, vocab_size: int | None = None) -> str | None
     ids = request.prompt_ids
     if not ids:
         return "the prompt is empty"
-    if min(ids) < 0:
-        return f"the prompt holds the id {min(ids)}"
+    if _packed(ids) is None:
+        return f"the prompt holds the id {min(ids) if min(ids) < 0 else max(ids)}"
     if vocab_size is not None and max(ids) >= vocab_size:
         return f"the prompt holds the id {max(ids)}, beyond the vocabulary of {vocab_size}"
     if request.limit < 1:
         return f"the token limit is {request.limit}"
     return None
+
+
+def check_beginning(request: Request, ids: Sequence[int], known: int, vocab_size: int) -> str | None:
+    """Why the ids of a growing answer cannot be believed, or None. The first ``known`` of them were checked before."""
+    new = ids[known:]
+    if len(ids) > request.limit:
+        return f"{len(ids)} ids were generated, {request.limit} are the limit"
+    return _check_ids(new, len(new), set(request.stop_ids), vocab_size)
 
 
 def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
@@ -38,14 +47,10 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
         return None  # ended before its first id
     if not out:
         return "no id was generated"
-    packed = _packed(out)
-    if packed is None or max(out) >= vocab_size:
-        return f"the id {min(out) if min(out) < 0 else max(out)} lies outside the vocabulary of {vocab_size}"
     if len(out) > limit:
         return f"{len(out)} ids were generated, {limit} are the limit"
-    inside = min(_first(packed, stop, len(out)) for stop in stops) if stops else len(out)
-    if inside < (len(out) if reply.finish is Finish.ABORT else len(out) - 1):
-        return f"the stop id {out[inside]} stands at {inside}, before the end at {len(out) - 1}"
+    if reason := _check_ids(out, len(out) if reply.finish is Finish.ABORT else len(out) - 1, stops, vocab_size):
+        return reason
     if reply.finish is Finish.STOP:
         if out[-1] not in stops:
             return f"the answer stopped at the id {out[-1]}, which is none of the stop ids {sorted(stops)}"
@@ -57,10 +62,21 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
     return None
 
 
+def _check_ids(ids: Sequence[int], end: int, stops: set[int], vocab_size: int) -> str | None:
+    """Ids of the vocabulary, and none of ``stops`` before ``end``."""
+    packed = _packed(ids)
+    if packed is None or (ids and max(ids) >= vocab_size):
+        return f"the id {min(ids) if min(ids) < 0 else max(ids)} lies outside the vocabulary of {vocab_size}"
+    inside = min((_first(packed, stop, len(ids)) for stop in stops), default=len(ids))
+    if inside < end:
+        return f"the stop id {ids[inside]} stands at {inside}, before the end at {len(ids) - 1}"
+    return None
+
+
 # A thousand ids are compared in a microsecond as the bytes of an array, and in thirty as a list.
 
 
-def _packed(ids: list[int]) -> bytes | None:
+def _packed(ids: Sequence[int]) -> bytes | None:
     """The ids as unsigned numbers of one width; None where one is negative, or larger than any vocabulary."""
     try:
         return array("I", ids).tobytes()

@@ -8,7 +8,7 @@ has it cut out.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
@@ -24,6 +24,7 @@ CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
 # Connections are kept between two calls for less time than any server keeps an idle one, so that a request never meets
 # its close: uvicorn, which SGLang and vLLM run on, waits 5 s. llama.cpp's server may close at once: none is kept there.
 KEPT_SECONDS = {"sglang": 2.0, "vllm": 2.0}
+END_SECONDS = 1.0  # for the end of a stream behind its last event
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
 
@@ -59,9 +60,10 @@ class Http:
         """A control call whose answer says nothing."""
         await self._call("POST", path, msgspec.json.encode(body), patient=False)
 
-    async def events(self, path: str, body: Mapping[str, Any], event: type[T]) -> AsyncIterator[T]:
-        """Send JSON and yield the server-sent events of the answer as they come; waits as long as the server takes."""
-        data = msgspec.json.encode(body)
+    async def stream(self, path: str, body: Mapping[str, Any], hear: Callable[[bytes], bool]) -> None:
+        """Send JSON and give ``hear`` the server-sent events of the answer as they come, until it says that one was the
+        last. Waits as long as the server takes."""
+        data, hearing = msgspec.json.encode(body), False
         try:
             async with self._session(True).post(self.url + path, data=data, allow_redirects=False) as response:
                 if response.status != 200:
@@ -69,10 +71,18 @@ class Http:
                     raise faults.of_status(self.engine, self.name, response.status, said)
                 async for line in response.content:
                     if line.startswith(b"data:") and (said := line[5:].strip()) != b"[DONE]":
-                        yield self._decode(said, event)
+                        hearing = True
+                        if hear(said):
+                            hearing = False
+                            await _read_to_end(response)
+                            return
+                        hearing = False
+                    line = said = b""  # not kept while it waits for the next: they may be large
         except EngineError:
             raise
         except Exception as error:  # as in _send
+            if hearing:
+                raise
             raise faults.of_exception(self.name, error) from None
 
     async def status(self, path: str) -> tuple[int, bytes]:
@@ -100,6 +110,10 @@ class Http:
             raise
         except Exception as error:  # the cause is dropped: aiohttp's exceptions carry the request's headers
             raise faults.of_exception(self.name, error) from None
+
+    def decode(self, said: bytes, event: type[T]) -> T:
+        """One event of a stream. Raises the same faults as a reply that cannot be read."""
+        return self._decode(said, event)
 
     def _decode(self, body: bytes, reply: type[T], quote: bool = True) -> T:
         try:
@@ -147,6 +161,16 @@ class _PacedConnector(aiohttp.TCPConnector):
     ) -> aiohttp.connector.Connection:
         async with self._turn:
             return await super().connect(req, traces, timeout)
+
+
+async def _read_to_end(response: aiohttp.ClientResponse) -> None:
+    """So that the connection can be used again; a server that does not end its stream costs no more than that."""
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            while await response.content.readany():
+                pass
+    except (TimeoutError, aiohttp.ClientError):
+        response.close()
 
 
 def _socket(address: Any) -> socket.socket:

@@ -1,6 +1,6 @@
 """The one protocol of all engines: token ids in, token ids out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -8,14 +8,15 @@ import msgspec
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
-OnIds = Callable[[list[int]], None]
+OnIds = Callable[[Sequence[int]], None]
 
 
 class Request(msgspec.Struct, frozen=True):
     """One generation to make. Everything that shapes the answer is here, so that nothing is left to a server's default.
 
     ``limit`` is the most tokens to generate; ``stop_ids`` end the answer and stay in it; ``tag`` names the request at
-    the server, for an abort.
+    the server, for an abort. ``tell_every`` shapes nothing: the seconds between two tellings of a growing
+    answer, as near as the server can.
     """
 
     prompt_ids: list[int]
@@ -24,6 +25,7 @@ class Request(msgspec.Struct, frozen=True):
     stop_ids: tuple[int, ...]
     tag: str
     seed: int | None = None
+    tell_every: float = 1.0
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -85,9 +87,10 @@ class Engine(Protocol):
     async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         """Generate one answer. Waits as long as the server takes: time in its queue is no timeout.
 
-        ``on_ids`` hears now and then all the ids generated so far, where the server can tell before the end. A call
-        that is cancelled frees the server. Where prompt and limit do not fit together, servers lower the limit
-        without a word: that is a PromptFault, so keep them within ``Identity.context``.
+        ``on_ids`` hears about every ``tell_every`` seconds all the ids generated so far, where the server can tell
+        before the end; it may keep the sequence, which grows and never changes. A call that is cancelled frees the
+        server. Where prompt and limit do not fit together, servers lower the limit without a word: that is a
+        PromptFault, so keep them within ``Identity.context``.
         """
 
     async def abort(self, tag: str) -> bool:

@@ -8,13 +8,13 @@ from draftmill.engines import faults, metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.engines.streamed import Growing, Pace, Repeating
 from draftmill.errors import EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
 T = TypeVar("T")
 
-STREAM_INTERVAL = 16  # tokens between two events of a stream: about a second; each event holds all ids so far
 _SEEDS = 2**63  # seeds are signed 64-bit numbers there
 _NEUTRAL = Sampling(temperature=1.0)  # SGLang may scale log-probabilities by the temperature
 
@@ -28,8 +28,8 @@ class _Finish(msgspec.Struct):
 
 class _Meta(msgspec.Struct):
     finish_reason: _Finish | None  # None in the events of a stream before the last
-    prompt_tokens: int
     completion_tokens: int
+    prompt_tokens: int = -1  # left out of an abort in the queue
     cached_tokens: int | None = None
     input_token_logprobs: list[tuple[float | None, int, str | None]] | None = None
 
@@ -48,6 +48,49 @@ class _Event(msgspec.Struct):
     meta_info: _Meta | None = None
     output_ids: list[int] = []
     error: _Error | None = None
+
+
+class _Stream:
+    """A streamed answer: ``hear`` takes its events, ``last`` is what the last one says of it.
+
+    Each event holds all ids so far, of which only the new ones are read, but for the last event. A server that was
+    started with incremental streaming sends the new ids only, and its count tells.
+    """
+
+    def __init__(self, http: Http, answer: Growing, on_ids: OnIds) -> None:
+        self.answer = answer
+        self.last: _Meta | None = None
+        self._http = http
+        self._on_ids = on_ids
+        self._repeating = Repeating()
+
+    def hear(self, said: bytes) -> bool:
+        rest = self._repeating.rest(said)
+        if rest is None or not self._heard_rest(self._http.decode(rest, _Event)):
+            self._hear_whole(self._http.decode(said, _Event))
+        return self.last is not None
+
+    def _heard_rest(self, event: _Event) -> bool:
+        """Take in an event that was cut to its new ids; False where it has to be read whole."""
+        meta, new = event.meta_info, event.output_ids
+        if meta is None or meta.finish_reason or meta.completion_tokens != len(self.answer.ids) + len(new):
+            return False
+        self.answer.add(new)
+        self._on_ids(self.answer.ids)
+        return True
+
+    def _hear_whole(self, event: _Event) -> None:
+        meta, ids = event.meta_info, event.output_ids
+        if event.error:
+            raise faults.of_status("sglang", self._http.name, event.error.code, msgspec.json.encode(event.error))
+        if meta is None:
+            return
+        if meta.completion_tokens == len(ids):
+            self.answer.replace(ids)
+        elif meta.completion_tokens != len(self.answer.ids):  # else nothing is new: an abort repeats the last id
+            self.answer.add(ids)
+        self._on_ids(self.answer.ids)
+        self.last = meta if meta.finish_reason else None
 
 
 class _ModelInfo(msgspec.Struct):
@@ -97,6 +140,7 @@ class SGLang:
         self._has_metrics = True
         self._has_loads = True
         self._streams = True
+        self._pace = Pace()
         self._aborted: set[str] = set()
 
     async def identify(self) -> Identity:
@@ -138,7 +182,7 @@ class SGLang:
             "stream": False,
         }
         try:
-            reply = await self._answer(body, on_ids)
+            reply = await self._answer(body, request.tell_every, on_ids)
         except EngineError:
             if request.tag in self._aborted:  # given up while it waited: there is no beginning
                 return Reply([], len(request.prompt_ids), 0, Finish.ABORT)
@@ -146,15 +190,14 @@ class SGLang:
         finally:
             aborted = request.tag in self._aborted
             self._aborted.discard(request.tag)
-        meta = reply.meta_info
+        meta, ids = reply.meta_info, reply.output_ids
         if aborted and meta.finish_reason and meta.finish_reason.type == "abort":
-            finish, matched = Finish.ABORT, None
-        else:
-            finish, matched = self._finish(meta.finish_reason)
+            return Reply(ids, len(request.prompt_ids), meta.completion_tokens, Finish.ABORT)
+        finish, matched = self._finish(meta.finish_reason)
         if finish is Finish.LENGTH and meta.completion_tokens < request.limit:
             raise faults.of_limit(self.name, request, meta.completion_tokens)
         return Reply(
-            output_ids=reply.output_ids,
+            output_ids=ids,
             prompt_tokens=meta.prompt_tokens,
             completion_tokens=meta.completion_tokens,
             finish=finish,
@@ -213,9 +256,9 @@ class SGLang:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _answer(self, body: dict[str, Any], on_ids: OnIds | None) -> _Reply:
+    async def _answer(self, body: dict[str, Any], every: float, on_ids: OnIds | None) -> _Reply:
         if on_ids and self._streams:
-            params = body["sampling_params"] | {"stream_interval": STREAM_INTERVAL}
+            params = body["sampling_params"] | {"stream_interval": self._pace.interval(every)}
             try:
                 return await self._streamed(body | {"stream": True, "sampling_params": params}, on_ids)
             except SetupFault as fault:
@@ -225,20 +268,12 @@ class SGLang:
         return await self._http.post("/generate", body, _Reply, patient=True)
 
     async def _streamed(self, body: dict[str, Any], on_ids: OnIds) -> _Reply:
-        """A stream read to its end. Its events hold all ids so far, so the server is asked for few of them; a server
-        that was started with incremental streaming sends the new ids only, and its count tells."""
-        ids: list[int] = []
-        async for event in self._http.events("/generate", body, _Event):
-            if event.error:
-                raise faults.of_status("sglang", self.name, event.error.code, msgspec.json.encode(event.error))
-            if event.meta_info is None:
-                continue
-            whole = event.meta_info.completion_tokens == len(event.output_ids)
-            ids = event.output_ids if whole else ids + event.output_ids
-            on_ids(ids)
-            if event.meta_info.finish_reason:
-                return _Reply(event.meta_info, ids)
-        raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(ids)} ids")
+        stream = _Stream(self._http, Growing(self.name, self._pace), on_ids)
+        await self._http.stream("/generate", body, stream.hear)
+        ids = stream.answer.ids
+        if stream.last is None:
+            raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(ids)} ids")
+        return _Reply(stream.last, ids.tolist())
 
     def _finish(self, finish: _Finish | None) -> tuple[Finish, int | None]:
         if finish is None:

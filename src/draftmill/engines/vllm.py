@@ -9,6 +9,7 @@ from draftmill.engines import faults, metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.engines.streamed import Growing, Pace
 from draftmill.errors import PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
@@ -61,18 +62,29 @@ class _Event(msgspec.Struct):
 
 
 class _Call:
-    """A streamed generation under way: its ids so far, and the task that reads it."""
+    """A streamed generation under way: ``hear`` takes its events, each with new ids; the last one, without a choice,
+    holds the counts. ``task`` reads it."""
 
-    def __init__(self, on_ids: OnIds) -> None:
-        self.ids: list[int] = []
+    def __init__(self, http: Http, answer: Growing, on_ids: OnIds) -> None:
+        self.answer = answer
+        self.last: _Piece | None = None
+        self.usage: _Usage | None = None
         self.task: asyncio.Task[_Reply] | None = None
         self.aborted = False
+        self._http = http
         self._on_ids = on_ids
 
-    def hear(self, ids: list[int]) -> None:
-        if ids:
-            self.ids += ids
-            self._on_ids(self.ids)
+    def hear(self, said: bytes) -> bool:
+        event = self._http.decode(said, _Event)
+        if event.error:
+            raise faults.of_status("vllm", self._http.name, event.error.code, msgspec.json.encode(event.error))
+        for choice in event.choices:
+            if choice.token_ids:
+                self.answer.add(choice.token_ids)
+                self._on_ids(self.answer.ids)
+            self.last = choice if choice.finish_reason else self.last
+        self.usage = event.usage
+        return self.last is not None and self.usage is not None
 
 
 class _Model(msgspec.Struct):
@@ -106,6 +118,7 @@ class VLLM:
         self._model = model
         self._kv_total: int | None = None
         self._rate = metrics.Rate()
+        self._pace = Pace()
         self._calls: dict[str, _Call] = {}
 
     async def identify(self) -> Identity:
@@ -132,15 +145,17 @@ class VLLM:
         if on_ids is None:
             reply = await self._complete(request.prompt_ids, parameters)
         else:
-            call = _Call(on_ids)
-            call.task = asyncio.ensure_future(self._stream(call, request.prompt_ids, parameters))
+            call = _Call(self._http, Growing(self.name, self._pace), on_ids)
+            pace = {"stream_interval": self._pace.interval(request.tell_every)}  # older servers send every id at once
+            call.task = asyncio.ensure_future(self._stream(call, request.prompt_ids, parameters | pace))
             self._calls[request.tag] = call
             try:
                 reply = await call.task
             except asyncio.CancelledError:
                 if not call.aborted:
                     raise
-                return Reply(call.ids, len(request.prompt_ids), len(call.ids), Finish.ABORT)
+                ids = call.answer.ids.tolist()
+                return Reply(ids, len(request.prompt_ids), len(ids), Finish.ABORT)
             finally:
                 del self._calls[request.tag]
         choice, usage = reply.choices[0], reply.usage
@@ -221,22 +236,15 @@ class VLLM:
         return reply
 
     async def _stream(self, call: "_Call", ids: list[int], parameters: dict[str, Any]) -> _Reply:
-        """A stream read to its end. Each event holds new ids; the last one, without a choice, the counts."""
         if self._model is None:
             self._model = (await self._served()).id
         streaming = {"stream": True, "stream_options": {"include_usage": True}}
-        last: _Piece | None = None
-        async for event in self._http.events(
-            "/v1/completions", {"model": self._model, "prompt": ids, **parameters, **streaming}, _Event
-        ):
-            if event.error:
-                raise faults.of_status("vllm", self.name, event.error.code, msgspec.json.encode(event.error))
-            for choice in event.choices:
-                call.hear(choice.token_ids or [])
-                last = choice if choice.finish_reason else last
-            if event.usage and last:
-                return _Reply([_Choice(last.finish_reason, call.ids, last.stop_reason)], event.usage)
-        raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(call.ids)} ids")
+        body = {"model": self._model, "prompt": ids, **parameters, **streaming}
+        await self._http.stream("/v1/completions", body, call.hear)
+        answer = call.answer.ids.tolist()
+        if call.last is None or call.usage is None:
+            raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(answer)} ids")
+        return _Reply([_Choice(call.last.finish_reason, answer, call.last.stop_reason)], call.usage)
 
     async def _served(self) -> _Model:
         models = (await self._http.get("/v1/models", _Models)).data

@@ -28,6 +28,7 @@ from draftmill.recipe import Concurrency, Lane, Order
 from draftmill.records import Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
+_TELL_SECONDS = 5.0  # the forecast and the watch for stalls hear of growing answers at least so often
 
 
 class Ending(Enum):
@@ -297,7 +298,7 @@ class Loop:
         self.clamped += room < limit
         rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
         seed = redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None
-        ids = prompt.prompt_ids + work.begun
+        ids = prompt.prompt_ids + work.begun if work.begun else prompt.prompt_ids
         request = self._request(seat, stream, prompt, ids, max(rest, 0), seed)
         call = Call(lane, seat, stream, work, request)
         if rest < 1:  # the limit was lowered below what is there already, or the context ends here
@@ -320,6 +321,7 @@ class Loop:
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
             tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
             seed=seed,
+            tell_every=min(self._limits.checkpoint or 1.0, _TELL_SECONDS),
         )
 
     def _landed(self, task: "asyncio.Task[None]") -> None:

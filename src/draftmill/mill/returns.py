@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from draftmill.engines.check import check_reply
 from draftmill.engines.protocol import OnIds, Reply
@@ -96,12 +97,13 @@ class Returns:
 
     def keep(self, call: Call, reply: Reply) -> None:
         """Journal a whole answer; where its conversation goes on, the next turn follows once that is durable."""
-        completion = call.completion(reply)
-        stream, work = call.stream, call.work
+        stream, work, completion = call.stream, call.work, call.completion(reply)
         if stream.dialogue and not (talk := stream.talk(work)).over:
             ids = work.prompt.prompt_ids
-            ended = stream.dialogue.answered(talk, ids, completion.output_ids, completion.finish_reason)
-            completion = msgspec.structs.replace(completion, more=ended is None, ended=ended)
+            ended = stream.dialogue.answered(talk, ids, list(completion.output_ids), completion.finish_reason)
+            completion = replace(completion, more=ended is None, ended=ended)
+        line = encode(completion)
+        completion = replace(completion, output_ids=[])  # they stand in the line, which may wait for a slow disk
 
         def durable() -> None:
             stream.answered(completion)
@@ -109,7 +111,7 @@ class Returns:
                 self._errand(self._next_turn(call))
             self._ears.wake()
 
-        self._put(stream.journal, encode(completion), durable)
+        self._put(stream.journal, line, durable)
 
     async def _next_turn(self, call: Call) -> None:
         """Render the turn that a conversation is at, beside the loop, and queue it."""
@@ -154,12 +156,11 @@ class Returns:
         if every is None and not call.alone:  # of a trial it is heard whether anything comes
             return None
 
-        def hear(ids: list[int]) -> None:
-            if len(ids) > len(call.heard):
+        def hear(ids: Sequence[int]) -> None:
+            if call.hear(ids):
                 call.seat.progress.heard(clock.now())
                 self.failing_since = None
-            call.hear(ids)
-            if every is not None and clock.now() - call.marked >= every:
+            if every is not None and call.due(every):
                 self._journal_piece(call, call.piece(self._vocab_size))
 
         return hear
