@@ -25,7 +25,7 @@ def test_a_round_in_virtual_time(kind: str, number: int, tmp_path: Path) -> None
 
 
 def test_a_round_with_real_processes(tmp_path: Path) -> None:
-    outcome = processes.play("ci/3", tmp_path, starts=2)
+    outcome = processes.play("ci/0", tmp_path, ("kill", "stop"), prompts=10)
     assert outcome.violations == []
     assert outcome.struck.total() and outcome.starts.total() == 3 and outcome.figures["answers"]
 

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +22,29 @@ from tests.mill.chaos.outcome import Outcome
 from tests.mill.chaos.servers import Served, trouble
 
 _CONTEXT = 1500
-_LONGEST = 90.0  # seconds that the last start may take
+_LONGEST = 300.0  # seconds that the last start may take
 _LONGEST_START = 10.0  # and any other, where nothing comes any more (both servers paused)
 _LIMITS = {"short": 150, "long": 300}
 
 
-def play(seed: str, path: Path, starts: int | None = None) -> Outcome:
-    """One round. Its plan follows from the seed; when exactly things strike, the machine decides too."""
+ENDINGS = ("kill", "kill", "kill", "stop", "disk full")
+
+
+def play(seed: str, path: Path, endings: Sequence[str] = (), prompts: int = 40) -> Outcome:
+    """One round of datasets of so many prompts, whose starts end in these ways, or in drawn ones. Its plan follows from
+    the seed; when exactly things strike, the machine decides too."""
     draw = random.Random(seed)
-    played = _Round(draw, path)
+    played = _Round(draw, path, prompts)
     try:
-        return played.play(draw.randint(2, 5) if starts is None else starts)
+        return played.play(endings or draw.choices(ENDINGS, k=draw.randint(2, 5)))
     finally:
         played.close()
 
 
 class _Round:
-    def __init__(self, draw: random.Random, path: Path) -> None:
+    def __init__(self, draw: random.Random, path: Path, prompts: int) -> None:
         self.draw = draw
+        self.prompts = prompts
         self.path = path
         self.run = path / "run"
         self.outcome = Outcome("real processes")
@@ -49,9 +55,9 @@ class _Round:
         self.found: dict[str, Found] = {}
         self.kept: dict[Path, bytes] = {}
 
-    def play(self, starts: int) -> Outcome:
-        for _ in range(starts):
-            self._start(self.draw.choice(["kill", "kill", "kill", "stop", "disk full"]))
+    def play(self, endings: Sequence[str]) -> Outcome:
+        for ending in endings:
+            self._start(ending)
             self._tear()
         for server in self.servers:  # fresh ones, without a trouble
             server.kill()
@@ -92,7 +98,7 @@ class _Round:
         draw = self.draw
         self.datasets: dict[str, dict[str, Any]] = {}
         for index in range(draw.randint(2, 3)):
-            rows = [{"prompt": "".join(draw.choices("abc def", k=draw.randint(1, 200)))} for _ in range(40)]
+            rows = [{"prompt": "".join(draw.choices("abc def", k=draw.randint(1, 200)))} for _ in range(self.prompts)]
             if draw.random() < 0.5:
                 rows += [{"prompt": "x" * (_CONTEXT + 100)}]
             write_jsonl(self.path / f"d{index}.jsonl", rows)
@@ -128,7 +134,7 @@ class _Round:
         process = self._popen(ending == "disk full")
         early = draw.random() < 0.25  # while it still prepares, or opens its engines
         end = time.monotonic() + (draw.uniform(0.1, 2.5) if early else _LONGEST_START)
-        lines = self._lines() + draw.randint(1, 60)
+        lines = self._lines() + draw.randint(1, self.prompts)
         down: dict[Served, float] = {}
         while process.poll() is None and time.monotonic() < end and (early or self._lines() < lines):
             time.sleep(draw.uniform(0.02, 0.4))
@@ -180,7 +186,9 @@ class _Round:
         return line
 
     def _popen(self, limited: bool) -> "subprocess.Popen[str]":
-        args = command("run", self.recipe, "--out", self.run, "--json", "--drain", "3", "--patience", "40")
+        args = command(
+            "run", self.recipe, "--out", self.run, "--json", "--drain", "3", "--patience", "40", "--stall", "3"
+        )
         if limited:
             journals = [f.stat().st_size for f in self.run.glob("*/raw_responses.jsonl")]
             args = with_file_limit(args, max(journals, default=0) + self.draw.randint(0, 30_000))

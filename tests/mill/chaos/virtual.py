@@ -50,6 +50,7 @@ class Start:
     disk_bytes: int = 0
     truncates: bool = True
     checkpoint: float | None = 1.0
+    stall: float = 300.0
 
 
 def play(kind: str, seed: str, path: Path) -> Outcome:
@@ -192,6 +193,7 @@ class Round:
             disk_bytes=draw.randint(0, 20_000),
             truncates=draw.random() < 0.7,
             checkpoint=draw.choice([None, 1.0, 1.0, 4.0]),
+            stall=draw.choice([3.0, 300.0]),
         )
 
     def _start(self, start: Start) -> Report | None:
@@ -209,7 +211,7 @@ class Round:
             report = rehearse(
                 self.scene,
                 folder=self.path,
-                limits=Limits(drain=5.0, checkpoint=start.checkpoint),
+                limits=Limits(drain=5.0, checkpoint=start.checkpoint, stall=start.stall),
                 during=lambda stage: self._interfere(stage, start),
                 salt=self.outcome.starts.total(),
                 files=disk,
