@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from hypothesis import settings
 
 from draftmill.engines.embedded import Embedded
 from draftmill.engines.http import Http
@@ -16,6 +17,9 @@ from draftmill.engines.small_model import small_model as fetch_small_model
 from draftmill.render import tokenizer
 
 T = TypeVar("T")
+
+settings.register_profile("any machine", deadline=None)  # a busy one may take its time
+settings.load_profile("any machine")
 
 SLOTS = 4
 CONTEXT = 512
