@@ -103,6 +103,12 @@ GOLDEN: list[tuple[dict[str, str], list[Message], list[Tool] | None, int]] = [
         [defined("now"), defined("add")],
         0,
     ),
+    (  # names of turns inside a paragraph are what somebody said; blank lines without end are nothing
+        {"chat": "\n\n USER: Who says\nASSISTANT: hi?" + "\n" * 9999 + "ASSISTANT: You. <|endoftext|>\n \n  USER: Me?"},
+        [user("Who says\nASSISTANT: hi?"), assistant("You."), user("Me?")],
+        None,
+        0,
+    ),
     (  # no system prompt; the assistant speaks first
         {"chat": "ASSISTANT: Hello! <|endoftext|>\n\n\nUSER: Hi."},
         [assistant("Hello!"), user("Hi.")],

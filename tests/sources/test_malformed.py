@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from pyarrow import parquet as pq
 from draftmill.errors import SourceError
 from draftmill.recipe import Dataset
 from draftmill.records import SourceRow, TokenizedRow, UnreadRow
-from draftmill.sources import lines, open_source
+from draftmill.sources import formats, lines, open_source
+from draftmill.sources.fault import RowFault
 from tests.sources.talk import assistant, call, tool, user
 
 BROKEN_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"city": "Os'}}
@@ -233,15 +235,16 @@ def test_malformed_rows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert kinds == {TokenizedRow if name == "tokenized" else SourceRow}
 
 
-def test_a_tool_of_huge_depth_does_not_end_the_reading(tmp_path: Path) -> None:
+def test_a_schema_of_huge_depth_does_not_end_the_reading() -> None:
     nested: dict[str, Any] = {}
-    for _ in range(450):
+    for _ in range(sys.getrecursionlimit()):
         nested = {"type": "dict", "properties": {"a": nested}}
-    rows = [{"question": [[user("hi")]], "function": [{"name": "f", "parameters": p}]} for p in (nested, {})]
-    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    deep, plain = open_source(Dataset(name="d", source="d.jsonl", format="bfcl"), tmp_path).rows()
-    assert isinstance(plain, SourceRow)
-    assert isinstance(deep, SourceRow) or deep.reason == "the row is nested too deeply"
+    row = {"question": [[user("hi")]], "function": [{"name": "f", "parameters": nested}]}
+    plain = {**row, "function": []}
+    chosen, why = formats.choose("auto", [row, plain], None, "d.parquet")
+    assert chosen.NAME == "bfcl" and "1 of the first 2 rows can be read so" in why
+    with pytest.raises(RowFault, match="the row is nested too deeply"):
+        formats.attempt(chosen, row, None)
 
 
 def test_a_parquet_file_of_another_schema(tmp_path: Path) -> None:

@@ -97,12 +97,12 @@ class Run:
         return read_result(self.folder, self.recipe, self.datasets, start)
 
     def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
-        """(prompt, answer) of a dataset's first rows, as text."""
+        """(prompt, answer) of a dataset's first rows, as text; the answer begins with the first supervised token."""
         tokenizer = self._load()[0]
         with self.folder.dataset(dataset).rows.open("rb") as file:
             for line in islice(file, count):
                 row = msgspec.json.decode(line)
-                cut = row["prompt_tokens"]
+                cut = row["loss_mask"].index(1)
                 yield tokenizer.decode(row["input_ids"][:cut]), tokenizer.decode(row["input_ids"][cut:])
 
     def note(self, kind: str, subject: str, message: str) -> None:

@@ -107,6 +107,14 @@ def choose(name: str, rows: Sequence[dict[str, Any]], column: str | None, place:
     return chosen, f"{why}; {read[best]} of the first {len(rows)} rows can be read so"
 
 
+def attempt(candidate: Format, row: Mapping[str, Any], column: str | None) -> Recorded | Tokenized:
+    """Read a row. Raises RowFault, for one that is nested too deeply too."""
+    try:
+        return candidate.read(row, column)
+    except RecursionError:
+        raise RowFault("the row is nested too deeply") from None
+
+
 def _weight(candidate: Format, seen: int, rows: int) -> int:
     """How many rows speak for a format."""
     return rows if candidate in DIALECTS and seen >= _ENOUGH * rows else seen
@@ -118,7 +126,7 @@ def _count_read(candidate: Format, rows: Sequence[dict[str, Any]], column: str |
 
 def _fault(candidate: Format, row: dict[str, Any], column: str | None) -> str | None:
     try:
-        candidate.read(row, column)
+        attempt(candidate, row, column)
     except RowFault as fault:
         return fault.reason
     return None

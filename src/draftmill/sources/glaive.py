@@ -19,7 +19,7 @@ NAME = "glaive"
 
 _COLUMN = "chat"
 _ROLES = {"USER": USER, "ASSISTANT": ASSISTANT, "FUNCTION RESPONSE": TOOL}
-_TURN = re.compile(r"(?:\A\s*|\n[ \t]*\n\s*)(USER|ASSISTANT|FUNCTION RESPONSE):")
+_TURN = re.compile(r"^[ \t]*(USER|ASSISTANT|FUNCTION RESPONSE):", re.MULTILINE)
 _FIRST = re.compile(r"\s*(USER|ASSISTANT|FUNCTION RESPONSE):")
 _LISTING = re.compile(r",?\s*with access to the following functions\.\s*Use them if required\s*-?", re.IGNORECASE)
 _END = "<|endoftext|>"
@@ -45,11 +45,18 @@ def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
         raise RowFault(f"column {name!r} does not begin with USER: or ASSISTANT:")
     system, tools = _system(row.get("system"))
     messages: list[Message] = [{"role": SYSTEM, "content": system}] if system else []
-    marks = list(_TURN.finditer(chat))
+    marks = [mark for mark in _TURN.finditer(chat) if _after_a_blank_line(chat, mark.start())]
     ends = [mark.start() for mark in marks[1:]] + [len(chat)]
     for mark, end in zip(marks, ends, strict=True):
         messages.append(_message(_ROLES[mark[1]], chat[mark.end() : end], f"message {len(messages) + 1}"))
     return recorded({}, messages, tools)
+
+
+def _after_a_blank_line(chat: str, start: int) -> bool:
+    """Whether a turn may begin at this start of a line: what a user quotes inside a paragraph is no turn."""
+    end = max(0, start - 1)  # of the line before
+    line = chat[chat.rfind("\n", 0, end) + 1 : end]
+    return not line.strip()
 
 
 def _message(role: str, text: str, place: str) -> Message:

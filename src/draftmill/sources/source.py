@@ -44,12 +44,9 @@ class Source:
                 yield UnreadRow(where, row)
                 continue
             try:
-                read = self._reader.read(row, self._dataset.column)
+                read = formats.attempt(self._reader, row, self._dataset.column)
             except RowFault as fault:
                 yield UnreadRow(where, fault.reason)
-                continue
-            except RecursionError:
-                yield UnreadRow(where, "the row is nested too deeply")
                 continue
             if isinstance(read, Tokenized):
                 yield TokenizedRow(where, read.input_ids, read.loss_mask)
