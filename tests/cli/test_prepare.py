@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet as pq
 
-from tests.cli.command import draftmill, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import draftmill, questions, read_jsonl, write_jsonl, write_recipe
 from tests.render.tiny import END, directory
 
 GLAIVE = {
@@ -74,3 +75,20 @@ def test_files_that_cannot_be_read_say_so(prepare: Any, tmp_path: Path) -> None:
         done = prepare({"d": source}, source + "-run")
         assert f"{tmp_path}/{source}" in done.stderr and said in done.stderr, done.stderr
         assert done.returncode == (0 if source == "d.jsonl.gz" else 1), "what stands before the cut is read"
+
+
+def test_a_first_start_that_fails_on_its_source_decides_nothing(tmp_path: Path, tokenizer_folder: Path) -> None:
+    write_jsonl(tmp_path / "chat.jsonl", questions(3))
+
+    def prepared(source: str) -> "subprocess.CompletedProcess[str]":
+        recipe = write_recipe(
+            tmp_path / "recipe.yaml",
+            model=str(tokenizer_folder),
+            engines=["http://127.0.0.1:9"],
+            datasets=[{"name": "chat", "source": source}],
+        )
+        return draftmill("prepare", recipe, "--out", tmp_path / "run")
+
+    assert prepared("chta.jsonl").returncode == 1
+    assert prepared("chat.jsonl").returncode == 0
+    assert prepared("chta.jsonl").returncode == 1

@@ -157,8 +157,9 @@ class Run:
     def _begin(self) -> Settings:
         settings = frozen_settings.read_settings(self.folder)
         files = fingerprint(self._target.tokenizer)
-        if settings is None:
-            if begun := [f.name for f in self.folder.datasets()]:
+        begun = [f.name for f in self.folder.datasets()]
+        if settings is None or not begun:  # a first start that failed before its first prompt has decided nothing
+            if begun:
                 message = f"{self.folder.settings}: is gone, but the run has prompts of {', '.join(begun)}"
                 raise RunError(message, "restore it: it holds the settings of the answers; or give another --out")
             settings = self._first_settings(files)
