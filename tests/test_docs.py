@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -9,12 +10,13 @@ from draftmill import recipe as recipes
 from draftmill.cli.app import app
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Tally
+from draftmill.mill.drift import DriftFile, Example, Figure
 from draftmill.mill.prompts import Prepared
-from draftmill.recipe import Control, Dataset, EngineSpec, Lane, LongPrompts, Recipe, Sampling
+from draftmill.recipe import Control, Dataset, EngineSpec, Lane, LongPrompts, Markers, Recipe, Sampling, markers
 from draftmill.records import Completion, Failure, Prompt, Row
-from draftmill.render.drift import Reason
-from draftmill.render.families import FAMILIES
-from draftmill.render.findings import Code
+from draftmill.render.drift import Reason, Unjudged
+from draftmill.render.families import FAMILIES, PLAIN, Body
+from draftmill.render.findings import Code, Concern
 from draftmill.sources import formats
 
 ROOT = Path(__file__).parent.parent
@@ -25,19 +27,29 @@ def code_words(document: str) -> set[str]:
     return set(re.findall(r"`([^`\n]+)`", (ROOT / document).read_text()))
 
 
-@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, LongPrompts])
+@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, LongPrompts, Markers])
 def test_every_key_of_a_recipe(part: type[recipes.Recipe]) -> None:
     assert part.model_fields.keys() - code_words("docs/recipe.md") == set()
 
 
-@pytest.mark.parametrize("line", [Settings, Prompt, Completion, Failure, Row, Prepared])
+@pytest.mark.parametrize("line", [Settings, Prompt, Completion, Failure, Row, Prepared, DriftFile, Figure, Example])
 def test_every_field_of_a_runs_lines(line: type[Prompt]) -> None:
     assert set(line.__struct_fields__) - code_words("docs/run-folder.md") == set()
 
 
 def test_every_family_finding_and_reason_of_drift() -> None:
     words = code_words("docs/models.md")
-    assert {family.name for family in FAMILIES} | set(Code) | set(Reason) <= words
+    assert {family.name for family in FAMILIES} | set(Code) | set(Reason) | set(Unjudged) <= words
+
+
+def test_every_word_of_the_markers() -> None:
+    names = {family.name for family in (*FAMILIES, PLAIN)}
+    assert (set(get_args(markers.Family)), set(get_args(markers.Body))) == (names, set(Body))
+    assert names | set(Body) <= code_words("docs/recipe.md")
+
+
+def test_every_concern() -> None:
+    assert set(Concern) - {Concern.ALL} <= code_words("docs/run-folder.md")
 
 
 def test_every_format() -> None:

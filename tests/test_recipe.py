@@ -323,6 +323,15 @@ def test_budget_and_samples_go_to_every_dataset_or_to_those_named(tmp_path: Path
     assert [d.budget for d in only.datasets] == [1000, 7]
 
 
+def test_native_tools_go_to_every_dataset_or_to_those_named(tmp_path: Path) -> None:
+    path = write(tmp_path, SMALL)
+    for only, lifted in (((), [True, True]), (("b",), [False, True])):
+        recipe = load(path, Overrides(native_tools=True, only=only))
+        assert [d.native_tools for d in recipe.datasets] == lifted
+    kept = load(write(tmp_path, SMALL.replace("a.jsonl", "a.jsonl, native_tools: true")), Overrides())
+    assert [d.native_tools for d in kept.datasets] == [True, False]
+
+
 LANES = "lanes: {short: {max_new_tokens: 100, concurrency: 4}, long: }\n"
 
 

@@ -7,7 +7,7 @@ import pytest
 from draftmill import __version__
 from tests.cli.command import draftmill, environment
 
-VERBS = ("quickstart", "init", "prepare", "run", "export")
+VERBS = ("quickstart", "init", "prepare", "run", "control", "drift", "export")
 HEAVY = {
     "transformers",
     "tokenizers",

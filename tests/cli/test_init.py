@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from draftmill import recipe as recipes
-from draftmill.recipe import Dataset, EngineSpec, Lane, Recipe, Sampling
+from draftmill.recipe import Dataset, EngineSpec, Lane, Markers, Recipe, Sampling
 from tests.cli.command import draftmill
 
 
@@ -40,7 +40,7 @@ def test_init_without_a_folder(tmp_path: Path) -> None:
 EXAMPLE = Path(recipes.__file__).parent.parent / "examples" / "recipe.yaml"
 
 
-@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset])
+@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, Markers])
 def test_the_example_shows_every_key(part: type) -> None:
     shown = set(re.findall(r"^[ #-]*([a-z_]+):", EXAMPLE.read_text(), re.MULTILINE))
     assert part.model_fields.keys() - shown == set()  # type: ignore[attr-defined]

@@ -52,6 +52,8 @@ def dataset(**values: Any) -> list[dict[str, Any]]:
         ),
         ({"datasets": dataset(sampling={"top_k": 5})}, ["a.sampling.top_k: -1 → 5"]),
         ({"datasets": dataset(template={"thinking": True})}, ["a.template.thinking: None → True"]),
+        ({"datasets": dataset(native_tools=True)}, ["a.native_tools: False → True"]),
+        ({"markers": {"family": "glm"}}, ["markers.family: None → 'glm'"]),
     ],
 )
 def test_what_may_change_and_what_may_not(now: dict[str, Any], changed: list[str]) -> None:
@@ -70,6 +72,17 @@ def test_settings_read_back_as_they_were_written(tmp_path: Path) -> None:
     refuse_changes(folder, frozen, Recipe.model_validate(frozen.recipe))
     with pytest.raises(RunError, match=r"begun with other settings: seed: 0 → 7"):
         refuse_changes(folder, frozen, recipe(seed=7))
+
+
+def test_a_dataset_without_prompts_binds_nothing_yet(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    frozen = settings_of(recipe(), date="2026-01-01", files={}, digests=("t", "c"), vocab_size=9, stop_ids=(2,))
+    mended = recipe(datasets=dataset(format="sharegpt", template={"thinking": True}))
+    refuse_changes(folder, frozen, mended)
+    folder.dataset("a").path.mkdir()
+    folder.dataset("a").prompts.touch()
+    with pytest.raises(RunError, match=r"a\.format: 'auto' → 'sharegpt'; a\.template\.thinking: None → True"):
+        refuse_changes(folder, frozen, mended)
 
 
 def test_a_dataset_that_is_left_out_stays_in_the_run() -> None:

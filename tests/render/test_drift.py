@@ -12,7 +12,7 @@ from draftmill.recipe import Sampling
 from draftmill.records import Conversation
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
-from draftmill.render.drift import Drift, Reason, as_generated, drift
+from draftmill.render.drift import Drift, Reason, Unjudged, as_generated, drift
 from draftmill.render.template import ChatTemplate
 from tests.render import families
 from tests.render.families import FIXTURES, Model
@@ -136,22 +136,43 @@ def test_a_refused_answer_says_why() -> None:
     assert "the chat template refuses this conversation: no" in found.rendered
 
 
+THOUGHT = {"content": "b", "reasoning_content": "a"}
+
+
 @pytest.mark.parametrize(
-    ("name", "message", "answer"),
+    ("name", "arguments", "message", "answer"),
     [
-        ("smollm2", {"content": " hi"}, " hi■"),
-        ("qwen3", {"content": "b", "reasoning_content": "a"}, "<think>a</think>b■"),
-        ("kimi", {"content": "b", "reasoning_content": "a"}, "a</think>b■"),
-        ("hermes", {"content": "b", "reasoning_content": "a"}, "b■"),
-        ("qwen3", {"content": "", "tool_calls": [{}]}, None),
-        ("gpt-oss", {"content": "b"}, None),
+        ("smollm2", {}, {"content": " hi"}, " hi■"),
+        ("qwen3", {}, {"content": "b"}, "b■"),
+        ("qwen3", {}, THOUGHT, "<think>\na\n</think>\n\nb■"),
+        ("qwen3", {}, {"content": "\n\nb", "reasoning_content": "\na\n"}, "<think>\na\n</think>\n\nb■"),
+        ("kimi", {}, THOUGHT, "a</think>b■"),
+        ("kimi", {}, {"content": "b"}, Unjudged.THINKING),
+        ("kimi", {"thinking": False}, {"content": "b"}, "b■"),
+        ("minimax", {}, THOUGHT, "a\n</think>\n\nb■"),  # the prompt has the first line end
+        ("hermes", {}, THOUGHT, "b■"),
+        ("llama3", {}, {"content": "b"}, "b■"),  # not at its other end, <|eom_id|>, whose id is the lower one
+        ("glm", {}, THOUGHT, "\n<think>a</think>\nb"),  # its template leaves the end to the next turn
+        ("qwen3", {}, {"content": "", "tool_calls": [{}]}, Unjudged.CALLS),
+        ("gpt-oss", {}, {"content": "b"}, Unjudged.CHANNELS),
     ],
 )
-def test_a_recorded_answer_as_it_was_generated(name: str, message: dict[str, Any], answer: str | None) -> None:
+def test_a_recorded_answer_as_it_was_generated(
+    name: str, arguments: dict[str, Any], message: dict[str, Any], answer: str | Unjudged
+) -> None:
+    model = families.model(name, **arguments)
+    prompt = model.ids(model.dialect.text(Conversation([USER])))
+    ids = as_generated({"role": "assistant", **message}, prompt, model.dialect, model.tokenizer)
+    assert ids == (answer if isinstance(answer, Unjudged) else model.ids(spelt(name, answer)))
+
+
+@pytest.mark.parametrize("name", ["smollm2", "qwen3", "minimax", "hermes", "llama3", "glm"])
+def test_a_recorded_answer_that_the_template_would_write_alike_does_not_drift(name: str) -> None:
     model = families.plain_model(name)
-    opened = name == "kimi"
-    ids = as_generated({"role": "assistant", **message}, model.dialect.markers, model.tokenizer, opened=opened)
-    assert ids == (None if answer is None else model.ids(spelt(name, answer)))
+    prompt = model.ids(model.dialect.text(Conversation([USER])))
+    ids = as_generated({"role": "assistant", **THOUGHT}, prompt, model.dialect, model.tokenizer)
+    assert isinstance(ids, list)
+    assert drift(ids, prompt, Conversation([USER]), model.dialect, model.tokenizer).reason is Reason.NONE
 
 
 def test_with_the_small_models_own_tokenizer(tokenizer_folder: Path) -> None:

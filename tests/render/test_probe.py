@@ -32,7 +32,12 @@ FAMILIES: list[tuple[str, dict[str, Any], Form, list[str]]] = [
         ["thinking-closed", "arguments-as-text", "reasoning-dropped", "reasoning-dropped-in-loop"],
     ),
     ("gpt-oss", {}, Form(RC, False, "object"), ["parallel-ignored", "reasoning-dropped", "date-inserted"]),
-    ("glm", {}, Form(RC, False, "object", Padding(before_content="\n", before_calls="\n")), ["reasoning-dropped"]),
+    (
+        "glm",
+        {},
+        Form(RC, False, "object", Padding(before_content="\n", before_calls="\n", before_thinking="\n")),
+        ["reasoning-dropped"],
+    ),
     (
         "minimax",
         {},
@@ -50,10 +55,10 @@ def test_what_a_familys_template_does(name: str, arguments: dict[str, Any], form
     dialect = families.model(name, **arguments).dialect
     assert dialect.form == form
     assert [finding.code for finding in dialect.findings] == codes
-    assert dialect.native_tools is ("tools-ignored" not in codes and dialect.markers.calls)
+    assert (not dialect.lacks_native_tools) is ("tools-ignored" not in codes and dialect.markers.calls)
 
 
-@pytest.mark.parametrize("name", [n for n in FIXTURES if families.plain_model(n).dialect.native_tools])
+@pytest.mark.parametrize("name", [n for n in FIXTURES if not families.plain_model(n).dialect.lacks_native_tools])
 def test_tools_come_out_in_the_familys_own_form(name: str) -> None:
     """As BFCL has them: several, with dots in their names and nested schemas."""
     schema = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftmill.records import Conversation, Tool
+from draftmill.records import Conversation, Tool, Turn
 from draftmill.sources.tool_text import has_tool_text, lift
 
 GLAIVE = "You are a helpful assistant with access to the following functions. Use them if required -"
@@ -97,6 +97,13 @@ def test_tools_that_are_there_already_stay() -> None:
     """Hermes has its tools twice, in a column and in the text."""
     lifted = lift(system(f"Be brief.\n{FLAT}", [tool(WEATHER)]))
     assert lifted.conversation == system("Be brief.", [tool(WEATHER)])
+
+
+def test_later_turns_stay() -> None:
+    conversation = system(f"Be brief.\n{FLAT}")
+    later = [Turn([ASKED])]
+    lifted = lift(Conversation(conversation.messages, None, later)).conversation
+    assert (lifted.later, lifted.tools) == (later, [tool(NEWS)])
 
 
 def test_only_system_prompts_are_looked_at() -> None:

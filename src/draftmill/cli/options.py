@@ -13,6 +13,10 @@ Out = Annotated[Path | None, typer.Option(help="The run's folder; runs/<recipe's
 Only = Annotated[list[str] | None, typer.Option(help="Only this dataset; may be given several times.")]
 Samples = Annotated[str | None, typer.Option(help="At most so many prompts a dataset, e.g. 10k.")]
 Budget = Annotated[str | None, typer.Option(help="Token budget a dataset, e.g. 10M or 250k.")]
+NativeTools = Annotated[
+    bool,
+    typer.Option("--native-tools", help="Lift tools that stand as text in system prompts into the model's own form."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on stdout.")]
 
 
@@ -24,6 +28,7 @@ def overrides(
     samples: str | None = None,
     concurrency: str | None = None,
     max_new_tokens: str | None = None,
+    native_tools: bool = False,
 ) -> "Overrides":
     """The command line's values for a recipe."""
     from draftmill.recipe import Overrides
@@ -35,6 +40,7 @@ def overrides(
         samples=samples,
         concurrency=concurrency,
         max_new_tokens=max_new_tokens,
+        native_tools=native_tools,
     )
 
 

@@ -2,13 +2,18 @@
 
 import typer
 
-from draftmill.cli.options import Json, Only, Out, RecipePath, Samples, overrides, run_folder
+from draftmill.cli.options import Json, NativeTools, Only, Out, RecipePath, Samples, overrides, run_folder
 
 
 def prepare(
-    recipe: RecipePath, out: Out = None, only: Only = None, samples: Samples = None, json: Json = False
+    recipe: RecipePath,
+    out: Out = None,
+    only: Only = None,
+    samples: Samples = None,
+    native_tools: NativeTools = False,
+    json: Json = False,
 ) -> None:
-    """Make the prompts of a run and tell what the datasets hold; needs no engine.
+    """Make the prompts of a run, and tell what there is in datasets and model; needs no engine.
 
     Example: draftmill prepare recipe.yaml --out runs/kimi
     """
@@ -20,12 +25,14 @@ def prepare(
     from draftmill.cli.story import Story
     from draftmill.mill.run import open_run
 
-    loaded = recipes.load(recipe, overrides(only=only, samples=samples))
+    loaded = recipes.load(recipe, overrides(only=only, samples=samples, native_tools=native_tools))
     folder = run_folder(recipe, out)
     with interruptible(), open_run(loaded, recipe.parent, folder, only=tuple(only or ()), observer=Story()) as run:
         reports = run.prepare()
+        found = run.find()
     if json:
-        typer.echo(msgspec.json.encode(reports).decode())
+        figures = {name: msgspec.to_builtins(r) | {"findings": found[name]} for name, r in reports.items()}
+        typer.echo(msgspec.json.encode(figures).decode())
     headings = ("rows", "unread", "prompts", "refused", "repeated", "tokens", "longest", "tools")
     rows = [
         (
@@ -44,4 +51,4 @@ def prepare(
     err.print()
     if any(r.unread for r in reports.values()):
         advise(f"every unread row, with its file and line: {folder}/*/unread.jsonl")
-    advise(f"generate with: draftmill run {recipe} --out {folder}")
+    advise(f"generate with: draftmill run {recipe} --out {folder}{' --native-tools' if native_tools else ''}")

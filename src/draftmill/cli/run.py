@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from draftmill.cli.options import Budget, Json, Only, Out, RecipePath, Samples, overrides, run_folder
+from draftmill.cli.options import Budget, Json, NativeTools, Only, Out, RecipePath, Samples, overrides, run_folder
 
 if TYPE_CHECKING:
     from draftmill.mill.loop import Limits
@@ -34,6 +34,7 @@ def run(
         int | None, typer.Option(min=1, help="Only the first N prompts of each dataset, and show some decoded.")
     ] = None,
     max_errors: Annotated[int | None, typer.Option(min=1, help="Stop after so many error rows.")] = None,
+    native_tools: NativeTools = False,
     retry_errors: Annotated[bool, typer.Option(help="Try prompts that have an error row again.")] = False,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for engines when none answers any more.")
@@ -60,6 +61,7 @@ def run(
             samples=samples,
             concurrency=concurrency,
             max_new_tokens=max_new_tokens,
+            native_tools=native_tools,
         ),
     )
     folder = run_folder(recipe, out)
@@ -74,7 +76,8 @@ def run(
         retry_errors=retry_errors,
         examples=1 if limit else 0,
     )
-    raise typer.Exit(finish(result, f"draftmill run {recipe} --out {folder}", folder, limited=bool(limit), json=json))
+    again = f"draftmill run {recipe} --out {folder}{' --native-tools' if native_tools else ''}"
+    raise typer.Exit(finish(result, again, folder, limited=bool(limit), json=json))
 
 
 def mill(

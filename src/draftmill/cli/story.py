@@ -9,12 +9,13 @@ from pathlib import Path
 from rich.live import Live
 from rich.table import Table
 
-from draftmill.cli.console import advise, count, duration, err, label, table
+from draftmill.cli.console import advise, count, duration, err, label, many, table
 from draftmill.mill.loop import Loop
 from draftmill.mill.observer import Observer
 from draftmill.mill.prompts import Prepared
 from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
+from draftmill.render.findings import Finding
 
 _PLAIN_EVERY = 10.0  # seconds between two plain progress lines
 _WINDOW = 30.0  # seconds over which a rate is taken
@@ -62,6 +63,13 @@ class Story(Observer):
         if fresh:
             self._found(dataset, report)
 
+    def found(self, finding: Finding, datasets: list[str]) -> None:
+        about = f"{', '.join(datasets)}: " if datasets else ""
+        label("finding", about + finding.message, style="yellow" if finding.advice else "")
+        label("", finding.meaning, style="dim")
+        if finding.advice:
+            advise(finding.advice)
+
     def seated(self, seats: list[Seat], compared: int) -> None:
         for seat in seats:
             who = seat.identity
@@ -93,6 +101,9 @@ class Story(Observer):
         label("format", f"{dataset}: {report.format}: {report.why}")
         for reason, rows, first in report.unread_reasons:
             label("unread", f"{dataset}: {count(rows)} rows: {reason} (first: {first})", style="yellow")
+        if report.tools_lifted:
+            text = f"{dataset}: the tools of {many(report.tools_lifted, 'row')} stood in the system prompt as text"
+            label("tools", f"{text}, and are rendered in the model's own form now")
         if report.refused:
             label("refused", f"{dataset}: the chat template refuses {count(report.refused)} prompts", style="yellow")
         if report.special_text_rows:

@@ -3,8 +3,10 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 from rich.text import Text
 
+from draftmill.cli import drift
 from draftmill.cli.console import advise, count, duration, err, label, many, table
 from draftmill.ledger.standing import Tally
 from draftmill.mill.loop import Ending
@@ -47,6 +49,7 @@ def show(result: Result) -> None:
         if d.ended:
             reasons = ", ".join(f"{count(n)} {reason.replace('_', ' ')}" for reason, n in d.ended.most_common())
             label("ended", f"{d.name}: {many(d.ended.total(), 'conversation')} ended before their recording: {reasons}")
+    _show_drift(result)
     if start.clamped:
         text = f"the context left {count(start.clamped)} answers less than the lane's limit; each line has its limit"
         label("clamped", text, style="yellow")
@@ -54,6 +57,18 @@ def show(result: Result) -> None:
         label("suspects", f"{start.suspects} replies were set aside in suspects.jsonl", style="red")
     for complaint in result.complaints:
         label("amiss", complaint, style="red")
+
+
+def _show_drift(result: Result) -> None:
+    looked_at = [(d.name, d.drift) for d in result.datasets if d.drift and d.drift.answers]
+    for name, figure in looked_at:
+        if figure.drifted:
+            label("drift", f"{name}: {drift.sentence(figure)}")
+    if any(figure.drifted for _, figure in looked_at):
+        advise("the rows hold the generated ids themselves; the same data kept as text would teach other ones")
+    elif looked_at:
+        answers = sum(figure.answers for _, figure in looked_at)
+        label("drift", f"none of {many(answers, 'answer')} looked at would come back as other ids")
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -101,6 +116,7 @@ def _dataset_json(d: DatasetResult) -> dict[str, Any]:
         "continued": d.continued,
         "redrawn": d.redrawn,
         "exhausted": d.exhausted,
+        "drift": msgspec.to_builtins(d.drift) if d.drift else None,
     }
 
 

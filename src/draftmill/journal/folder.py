@@ -21,6 +21,7 @@ class DatasetFolder:
         self.suspects = path / "suspects.jsonl"
         self.rows = path / "tokenized_data.jsonl"
         self.rows_stamp = path / "rows.json"
+        self.drift = path / "drift.json"
 
 
 class RunFolder:

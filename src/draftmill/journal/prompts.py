@@ -132,6 +132,11 @@ def read_texts(path: Path) -> Iterator[PromptText]:
     return _read(path, msgspec.json.Decoder(PromptText))
 
 
+def read_turns(path: Path) -> Iterator[PromptTurns]:
+    """Every prompt of a dataset as the dataset gave it, in position order."""
+    return _read(path, _turns)
+
+
 def _read(path: Path, decoder: "msgspec.json.Decoder[T]") -> Iterator[T]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):

@@ -17,7 +17,7 @@ from draftmill.recipe import Dataset, Recipe
 
 _SHOWN = 4  # changes that a message names
 # of one dataset; `name` ties it to its older self
-_FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system", "turns", "history")
+_FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system", "native_tools", "turns", "history")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -64,8 +64,14 @@ def settings_of(
 
 
 def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
-    """Raises RunError naming every setting that may not change and did."""
-    changed = changes(Recipe.model_validate(frozen.recipe), recipe)
+    """Raises RunError naming every setting that may not change and did.
+
+    A dataset without prompts binds nothing yet: what kept it from being prepared can be mended.
+    """
+    begun = {dataset.name for dataset in folder.datasets()}
+    old = Recipe.model_validate(frozen.recipe)
+    bound = old.model_copy(update={"datasets": [d for d in old.datasets if d.name in begun]})
+    changed = changes(bound, recipe)
     if changed:
         raise RunError(
             f"{folder.path}: this run was begun with other settings: " + "; ".join(changed),
@@ -123,6 +129,8 @@ def _leaves(value: Any, path: str) -> dict[str, Any]:
 def changes(old: Recipe, new: Recipe) -> list[str]:
     """Each setting that decides the data and differs, as ``path: old → new``. Pure."""
     pairs: list[tuple[str, object, object]] = [("seed", old.seed, new.seed)]
+    markers = old.markers.model_dump(), new.markers.model_dump()
+    pairs += [(f"markers.{key}", markers[0][key], markers[1][key]) for key in markers[0]]
     known = {dataset.name: dataset for dataset in old.datasets}
     for dataset in new.datasets:
         if dataset.name in known:

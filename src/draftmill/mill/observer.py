@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from draftmill.mill.loop import Loop
     from draftmill.mill.prompts import Prepared
     from draftmill.mill.seat import Seat
+    from draftmill.render.findings import Finding
 
 
 class Observer:
@@ -19,6 +20,9 @@ class Observer:
 
     def prepared(self, dataset: str, report: "Prepared", fresh: bool) -> None:
         """A dataset's prompts are there; ``fresh`` where they were prepared just now."""
+
+    def found(self, finding: "Finding", datasets: list[str]) -> None:
+        """Something about the model that matters to these datasets; none are named where it matters to all."""
 
     def seated(self, seats: "list[Seat]", compared: int) -> None:
         """The engines answer; so many texts gave the same ids there as here."""

@@ -21,9 +21,11 @@ from draftmill.ledger.order import canonical, conversation_id, rank
 from draftmill.recipe import Dataset
 from draftmill.records import Conversation, Prompt, TokenizedRow, UnreadRow
 from draftmill.render.dialect import Dialect
+from draftmill.render.findings import Concern, concerns
 from draftmill.render.special import SpecialText
 from draftmill.render.tokenizer import Tokenizer
 from draftmill.sources import Source
+from draftmill.sources.tool_text import has_tool_text, lift
 
 _BATCH = 256  # prompts tokenized at once: enough for the tokenizer's own threads
 _REASONS = 5  # kinds of unread rows that the report shows
@@ -52,6 +54,10 @@ class Prepared(msgspec.Struct, frozen=True):
     most_turns: int = 1  # of one position
     passed_through: int = 0
     without_special: int = 0  # of those passed through, rows in which not one of the target's special tokens stands
+    concerns: dict[str, int] = {}  # prompts that the findings of each concern matter to
+    tools_lifted: int = 0  # rows whose tools were taken out of the system prompt
+    tools_as_text: int = 0  # prompts that have theirs there
+    tools_as_text_first: str = ""
 
 
 class _Spooled(msgspec.Struct):
@@ -90,6 +96,7 @@ class Preparation:
         self._ids: list[str] = []
         self._ranks = array("Q")
         self._offsets = array("Q")
+        self._lifted = 0
 
     def run(self, source: Source) -> Prepared:
         """Read, order, render, write. Raises SourceError when nothing can be read, RunError when prompts that this run
@@ -128,8 +135,9 @@ class Preparation:
                     key = canonical((row.input_ids, row.loss_mask))
                     spooled = _Spooled(str(row.where), _NO_CONVERSATION, row.input_ids, row.loss_mask)
                 else:
-                    key = canonical(row.conversation)
-                    spooled = _Spooled(str(row.where), row.conversation)
+                    conversation = self._native(row.conversation)
+                    key = canonical(conversation)
+                    spooled = _Spooled(str(row.where), conversation)
                 for _ in range(self._dataset.n):
                     id = conversation_id(self._dataset.name, key, seen[key])
                     seen[key] += 1
@@ -144,6 +152,14 @@ class Preparation:
             first = f"; the first: {unread[0].where}: {unread[0].reason}" if unread else ""
             raise SourceError(f"dataset {self._dataset.name}: none of its {read} rows could be read as a prompt{first}")
         return read, unread
+
+    def _native(self, conversation: Conversation) -> Conversation:
+        """The conversation, with tools that stand as text in its system prompt lifted out where that is asked for."""
+        if not self._dataset.native_tools:
+            return conversation
+        lifted = lift(conversation)
+        self._lifted += lifted.tools > 0
+        return lifted.conversation
 
     def _fitting(self, row: TokenizedRow) -> TokenizedRow | UnreadRow:
         """The row, or why its ids are not the target's. Raises SourceError for settings that ask for answers to it."""
@@ -170,10 +186,11 @@ class Preparation:
                 )
 
     def _write(self, order: list[int], spool: Path, source: Source, read: int, unread: list[UnreadRow]) -> Prepared:
-        refused = tokens = longest = with_tools = special_rows = passed = without_special = turns = 0
+        refused = tokens = longest = with_tools = special_rows = passed = without_special = turns = as_text = 0
         most_turns = 1
-        longest_where = special_first = ""
+        longest_where = special_first = as_text_first = ""
         special: Counter[str] = Counter()
+        concerned: Counter[str] = Counter()
         with replacing(self._folder.prompts) as temporary, temporary.open("wb", buffering=1 << 20) as out:
             for prompt in self._prompts(order, spool):
                 out.write(encode(prompt) + b"\n")
@@ -188,7 +205,12 @@ class Preparation:
                 if prompt.loss_mask is not None:
                     passed += 1
                     without_special += self._special_ids.isdisjoint(prompt.prompt_ids)
-                found = self._special.found(Conversation(prompt.messages, prompt.tools))
+                conversation = Conversation(prompt.messages, prompt.tools, prompt.later)
+                concerned.update(concerns(conversation) - {Concern.ALL})
+                if has_tool_text(conversation):
+                    as_text += 1
+                    as_text_first = as_text_first or prompt.where
+                found = self._special.found(conversation)
                 special.update(found)
                 special_rows += bool(found)
                 special_first = special_first or (prompt.where if found else "")
@@ -215,6 +237,10 @@ class Preparation:
             most_turns=most_turns,
             passed_through=passed,
             without_special=without_special if self._special_ids else 0,
+            concerns=dict(sorted(concerned.items())),
+            tools_lifted=self._lifted,
+            tools_as_text=as_text,
+            tools_as_text_first=as_text_first,
         )
         with replacing(self._folder.unread) as temporary:
             temporary.write_bytes(b"".join(encode(row) + b"\n" for row in unread))

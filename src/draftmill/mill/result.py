@@ -1,12 +1,14 @@
 """What came of a run, read back from its files: what is told is what stands on the disk."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from draftmill.errors import DraftmillError, StorageError
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.rows import refresh_rows
-from draftmill.ledger.standing import Tally, load_standing
+from draftmill.ledger.standing import Standing, Tally, load_standing
+from draftmill.mill.drift import Figure
 from draftmill.mill.loop import Ending
 from draftmill.recipe import Dataset, Recipe
 
@@ -30,6 +32,8 @@ class DatasetResult:
     """What stands of one dataset. ``rows`` are those of ``tokenized_data.jsonl``; ``finishes`` count all answers,
     ``ended`` the conversations that ended before their recording did, by reason.
 
+    ``drift`` is of a sample of its rows, None where nobody looked.
+
     ``continued`` answers took several calls; ``redrawn`` ones were drawn again after an interruption lost their
     beginning, which makes the data shorter.
     """
@@ -43,6 +47,7 @@ class DatasetResult:
     redrawn: int
     exhausted: bool
     complaints: list[str]
+    drift: Figure | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,20 @@ class Result:
         return [complaint for d in self.datasets for complaint in d.complaints]
 
 
-def read_result(folder: RunFolder, recipe: Recipe, datasets: list[Dataset], start: Start) -> Result:
-    """Work out every dataset's standing from its files, and bring its rows up to date."""
-    return Result([_dataset_result(folder, recipe, dataset) for dataset in datasets], start)
+def read_result(
+    folder: RunFolder,
+    recipe: Recipe,
+    datasets: list[Dataset],
+    start: Start,
+    drift: Callable[[Dataset, Standing], Figure | None] = lambda _dataset, _standing: None,
+) -> Result:
+    """Work out every dataset's standing from its files, and bring its rows up to date. ``drift`` looks at a sample."""
+    return Result([_dataset_result(folder, recipe, dataset, drift) for dataset in datasets], start)
 
 
-def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> DatasetResult:
+def _dataset_result(
+    folder: RunFolder, recipe: Recipe, dataset: Dataset, drift: Callable[[Dataset, Standing], Figure | None]
+) -> DatasetResult:
     files = folder.dataset(dataset.name)
     standing = load_standing(files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts)
     tally = standing.tally()
@@ -100,4 +113,5 @@ def _dataset_result(folder: RunFolder, recipe: Recipe, dataset: Dataset) -> Data
         standing.redrawn,
         standing.exhausted(),
         complaints,
+        drift(dataset, standing),
     )

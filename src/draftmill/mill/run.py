@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RecipeError, RunError, StorageError
+from draftmill.errors import RecipeError, RenderError, RunError, StorageError
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
@@ -24,7 +24,9 @@ from draftmill.ledger.control import ControlFile
 from draftmill.ledger.rows import refuse_lost
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
+from draftmill.mill import findings
 from draftmill.mill.dialogue import Dialogue
+from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
@@ -32,12 +34,13 @@ from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
-from draftmill.mill.target import Target, engine_specs, resolve
+from draftmill.mill.target import Target, custom, engine_specs, own_tokenizer, resolve
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
+from draftmill.render.findings import Finding
 from draftmill.render.model_files import fingerprint
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
@@ -67,6 +70,7 @@ class Run:
         self._tokenizer: Tokenizer | None = None
         self._template: ChatTemplate | None = None
         self._dialects: dict[bytes, Dialect] = {}
+        self._told: set[Finding] = set()
         self._target: Target = resolve(recipe, base)
         self.settings = self._begin()
 
@@ -83,18 +87,35 @@ class Run:
             reports[dataset.name] = report
         return reports
 
+    def find(self) -> dict[str, list[Finding]]:
+        """What was found out about the model, by dataset that it matters to; told where that was not done yet."""
+        found = {d.name: findings.about(self._report(d), self._dialect(d)) for d in self.datasets}
+        for finding, names in findings.together(found).items():
+            if finding not in self._told:
+                self._told.add(finding)
+                whole = len(names) == len(found)
+                subject = "run" if whole else ", ".join(names)
+                self._event("finding", subject, f"{finding.code}: {finding.message}: {finding.meaning}")
+                self._observer.found(finding, [] if whole else names)
+        return found
+
     def mill(self, limits: Limits, *, first: int | None = None, retry_errors: bool = False) -> Result:
         """Generate what is owed, of each dataset's ``first`` positions only where that is given, and write the rows."""
         standings = {d.name: self._standing(d, retry_errors) for d in self.datasets}
         if not any(_owes(standing, first) for standing in standings.values()):
             return self.result(Start(Ending.DONE))
+        self.find()
         import uvloop
 
         return self.result(uvloop.run(self._mill(standings, limits, first)))
 
     def result(self, start: Start) -> Result:
         """What stands on the disk after a start; the rows are written where they are not there yet."""
-        return read_result(self.folder, self.recipe, self.datasets, start)
+
+        def look(dataset: Dataset, standing: Standing) -> Figure | None:
+            return self._drift(dataset, standing, renew=start.ending is Ending.DONE)
+
+        return read_result(self.folder, self.recipe, self.datasets, start, look)
 
     def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
         """(prompt, answer) of a dataset's first rows, as text; the answer begins with the first supervised token."""
@@ -107,15 +128,18 @@ class Run:
 
     def note(self, kind: str, subject: str, message: str) -> None:
         """Tell the observer and the run's events."""
+        self._event(kind, subject, message)
+        self._observer.note(kind, subject, message)
+
+    def close(self) -> None:
+        self._events.close()
+
+    def _event(self, kind: str, subject: str, message: str) -> None:
         event = {"time": _now(), "kind": kind, "subject": subject, "message": message}
         try:
             self._events.append([encode(event)])
         except StorageError:
             pass  # a full disk shows at the journal, where it stops the run; an event must not do it first
-        self._observer.note(kind, subject, message)
-
-    def close(self) -> None:
-        self._events.close()
 
     # control
 
@@ -206,27 +230,25 @@ class Run:
     def _load(self) -> tuple[Tokenizer, ChatTemplate]:
         """The run's tokenizer and template, from its own copy where it has begun before."""
         if self._tokenizer is None or self._template is None:
-            copy = self.folder.tokenizer.resolve()
-            if not copy.is_dir():
-                raise StorageError(f"{copy}: the run's copy of its tokenizer is gone", "restore it, or start a new run")
-            loaded = tokenizers.load(str(copy), trust_remote_code=self.recipe.trust_remote_code)
-            template = ChatTemplate(loaded, self.settings.date)
-            if (loaded.digest(), template.digest()) != (self.settings.tokenizer_sha256, self.settings.template_sha256):
-                what = "this run was begun with another tokenizer or chat template than this copy"
-                raise StorageError(f"{copy}: {what}", "restore it, or start a new run")
-            self._tokenizer, self._template = loaded, template
+            self._tokenizer, self._template = own_tokenizer(self.folder, self.settings)
         return self._tokenizer, self._template
 
     def _prepare(self, dataset: Dataset, folder: DatasetFolder) -> Prepared:
         source = open_source(dataset, self._base)
         tokenizer, template = self._load()
         template.refuse_unknown(self.recipe.template_of(dataset))
+        dialect = self._dialect(dataset)
+        if dataset.native_tools and (lacking := dialect.lacks_native_tools):
+            raise RenderError(
+                f"dataset {dataset.name}: native_tools: this model has no form of its own for tools: {lacking}",
+                "take native_tools out: the tools stay as text in the system prompt; or name its `markers`",
+            )
         preparation = Preparation(
             dataset,
             folder,
             seed=self.recipe.seed,
             tokenizer=tokenizer,
-            dialect=self._dialect(dataset),
+            dialect=dialect,
             on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
         )
         report = preparation.run(source)
@@ -238,8 +260,20 @@ class Run:
         arguments = self.recipe.template_of(dataset)
         key = msgspec.json.encode(arguments, order="sorted")
         if key not in self._dialects:
-            self._dialects[key] = Dialect(*self._load(), arguments)
+            self._dialects[key] = Dialect(*self._load(), arguments, custom(self.recipe.markers))
         return self._dialects[key]
+
+    def _drift(self, dataset: Dataset, standing: Standing, *, renew: bool) -> Figure | None:
+        """How many of a dataset's answers drift, in a sample. Nothing of that may fail a run."""
+
+        def dialogue() -> Dialogue:
+            return Dialogue(self._dialect(dataset), self._load()[0], dataset.history)
+
+        try:
+            return sampled(self.folder.dataset(dataset.name), standing, dialogue, renew=renew)
+        except Exception as error:  # whatever a template, a tokenizer or a disk may raise
+            self.note("drift", dataset.name, f"could not be worked out: {error or type(error).__name__}")
+            return None
 
     def _standing(self, dataset: Dataset, retry_errors: bool = False) -> Standing:
         folder = self.folder.dataset(dataset.name)
@@ -327,9 +361,15 @@ class Run:
             suspects=loop.suspects,
         )
 
+    def _report(self, dataset: Dataset) -> Prepared:
+        if (report := read_prepared(self.folder.dataset(dataset.name))) is None:
+            raise StorageError(
+                f"{self.folder.dataset(dataset.name).prepared}: is gone", "run `draftmill prepare` again"
+            )
+        return report
+
     def _stream(self, dataset: Dataset, standing: Standing, first: int | None) -> Stream:
-        report = read_prepared(self.folder.dataset(dataset.name))
-        turns = report.most_turns if report else 1
+        turns = self._report(dataset).most_turns
         many = Dialogue(self._dialect(dataset), self._load()[0], dataset.history) if turns > 1 else None
         stream = Stream(
             dataset,

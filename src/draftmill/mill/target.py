@@ -1,10 +1,19 @@
-"""The target of a recipe: where its tokenizer comes from, and which GGUF file the embedded engine would serve."""
+"""The target of a recipe: where its tokenizer comes from, which GGUF file the embedded engine would serve, and what is
+said of its markers."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from draftmill.engines.small_model import small_model
-from draftmill.recipe import EMBEDDED, SMALL_MODEL, Recipe
+from draftmill.errors import StorageError
+from draftmill.journal.folder import RunFolder
+from draftmill.ledger.settings import Settings
+from draftmill.recipe import EMBEDDED, SMALL_MODEL, Markers, Recipe
+from draftmill.render import tokenizer as tokenizers
+from draftmill.render.families import Body
+from draftmill.render.markers import Custom
+from draftmill.render.template import ChatTemplate
+from draftmill.render.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,25 @@ def engine_specs(recipe: Recipe, base: Path) -> Recipe:
         for spec in recipe.engines
     ]
     return recipe.model_copy(update={"engines": engines})
+
+
+def own_tokenizer(folder: RunFolder, settings: Settings) -> tuple[Tokenizer, ChatTemplate]:
+    """A run's tokenizer and template, from its own copy. Raises StorageError where that is not what it began with."""
+    copy = folder.tokenizer.resolve()
+    if not copy.is_dir():
+        raise StorageError(f"{copy}: the run's copy of its tokenizer is gone", "restore it, or start a new run")
+    loaded = tokenizers.load(str(copy), trust_remote_code=bool(settings.recipe.get("trust_remote_code")))
+    template = ChatTemplate(loaded, settings.date)
+    if (loaded.digest(), template.digest()) != (settings.tokenizer_sha256, settings.template_sha256):
+        what = "this run was begun with another tokenizer or chat template than this copy"
+        raise StorageError(f"{copy}: {what}", "restore it, or start a new run")
+    return loaded, template
+
+
+def custom(markers: Markers) -> Custom:
+    """What a recipe says about the target's markers."""
+    said = markers.model_dump()
+    return Custom(**(said | {"body": Body(markers.body) if markers.body else None}))
 
 
 def _place(name: str, base: Path) -> str:

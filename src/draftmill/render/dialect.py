@@ -39,10 +39,20 @@ class Dialect:
         self.findings: tuple[Finding, ...] = (*of_markers, *of_template)
 
     @property
-    def native_tools(self) -> bool:
-        """Whether the template shows tools to the model in its own form, and calls can be told from content."""
-        shown = not any(finding.code in (Code.TOOLS_IGNORED, Code.TOOLS_REFUSED) for finding in self.findings)
-        return shown and self.markers.calls
+    def lacks_native_tools(self) -> str:
+        """Why the model has no form of its own for tools; "" where it has one.
+
+        It has one where the template shows them to it, and calls can be told from content.
+        """
+        for finding in self.findings:
+            if finding.code in (Code.TOOLS_IGNORED, Code.TOOLS_REFUSED):
+                return finding.message
+        return "" if self.markers.calls else "no markers of tool calls are known of it"
+
+    @property
+    def end(self) -> tuple[int, ...]:
+        """The id that the template itself puts behind an answer, where it does."""
+        return self._template.turn_ends
 
     def text(self, conversation: Conversation) -> str:
         """The prompt of a canonical conversation, earlier answers in the template's form. Raises RenderError."""

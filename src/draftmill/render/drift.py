@@ -15,7 +15,6 @@ from draftmill.errors import RenderError
 from draftmill.records import Conversation, Message
 from draftmill.render.dialect import Dialect
 from draftmill.render.families import Body, Role
-from draftmill.render.markers import Markers
 from draftmill.render.parts import Kind, Parts
 from draftmill.render.tokenizer import Tokenizer
 
@@ -34,6 +33,16 @@ class Reason(StrEnum):
     CALLS = "tool-call formatting"
     END = "end of the answer"
     TEXT = "text"
+
+
+class Unjudged(StrEnum):
+    """Why it cannot be said of a recorded answer which ids it had."""
+
+    CALLS = "tool calls"
+    CHANNELS = "channels"
+    THINKING = "thinking not recorded"
+    NO_QUESTION = "no question"
+    PROMPT = "prompt refused"
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -71,19 +80,38 @@ def drift(
     return Drift(reason, position, *shown)
 
 
-def as_generated(message: Message, markers: Markers, tokenizer: Tokenizer, *, opened: bool) -> list[int] | None:
-    """The ids that a recorded answer had if its model wrote just this text and nothing else, its end included.
+def as_generated(
+    message: Message, prompt_ids: list[int], dialect: Dialect, tokenizer: Tokenizer
+) -> list[int] | Unjudged:
+    """The ids that a recorded answer had if its model wrote just this text, as its tokenizer cuts text, and ended.
 
-    None where that is not recorded: how tool calls were written, and on which channels gpt-oss said what.
+    White space that the template itself puts around reasoning belongs to that, whether it was recorded or not.
     """
-    if message.get("tool_calls") or markers.body is Body.HARMONY:
-        return None
-    texts = {role: markers.texts[id] for id, role in markers.roles.items()}
-    text = message.get("content") or ""
-    if (reasoning := message.get("reasoning_content")) and Role.THINK_OPEN in texts:
-        text = f"{'' if opened else texts[Role.THINK_OPEN]}{reasoning}{texts[Role.THINK_CLOSE]}{text}"
+    markers, padding = dialect.markers, dialect.form.padding
+    if message.get("tool_calls"):
+        return Unjudged.CALLS
+    if markers.body is Body.HARMONY:
+        return Unjudged.CHANNELS
+    opened = markers.opened(prompt_ids)
+    reasoning, text = message.get("reasoning_content") or "", message.get("content") or ""
+    if opened and not reasoning:
+        return Unjudged.THINKING
+    if reasoning and markers.thinks:
+        texts = {role: markers.texts[id] for id, role in markers.roles.items()}
+        before = padding.before_reasoning.removeprefix(padding.in_prompt if opened else "")
+        reasoning = _with_end(_with_start(reasoning, before), padding.after_reasoning)
+        text = f"{reasoning}{texts[Role.THINK_CLOSE]}{_with_start(text, padding.before_content)}"
+        text = text if opened else f"{padding.before_thinking}{texts[Role.THINK_OPEN]}{text}"
     (ids,) = tokenizer.encode([text])
-    return [*ids, *sorted(markers.turn_ends)[:1]]
+    return [*ids, *dialect.end]
+
+
+def _with_start(text: str, start: str) -> str:
+    return text if text.startswith(start) else start + text
+
+
+def _with_end(text: str, end: str) -> str:
+    return text if text.endswith(end) else text + end
 
 
 def _is_last_end(parts: Parts, position: int) -> bool:

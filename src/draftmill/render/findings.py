@@ -1,16 +1,22 @@
-"""What is found out about a model before a run, and what it means for the data."""
+"""What is found out about a model before a run, what it means for the data, and which data."""
 
 from enum import StrEnum
+from itertools import pairwise
 
 import msgspec
+
+from draftmill.records import Conversation
 
 
 class Concern(StrEnum):
     """Which datasets a finding matters to."""
 
     ALL = "all"
-    TOOLS = "tools"  # those with tools or tool calls
-    TURNS = "turns"  # those with earlier answers
+    TOOLS = "tools"  # those with tools, tool calls or results
+    ANSWERS = "answers"  # those with earlier answers, recorded or generated
+    TURNS = "turns"  # those that are generated turn by turn
+    SYSTEM = "system"  # those with system prompts
+    ALTERNATION = "alternation"  # those with two user messages in a row
 
 
 class Code(StrEnum):
@@ -37,19 +43,47 @@ class Code(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """``message`` is what was seen, ``meaning`` what it does to the data: one sentence each, without an end."""
+    """``message`` is what was seen, ``meaning`` what it does to the data, ``advice`` what to do where something can be
+    done: one sentence each, without an end."""
 
     code: Code
     message: str
     meaning: str
     concern: Concern = Concern.ALL
+    advice: str = ""
 
 
-def tools_as_text(rows: int, of: int, first: str) -> Finding:
-    """A dataset whose tools stand in system prompts, for a model with a form of its own; ``first`` is a row's place."""
+def concerns(conversation: Conversation) -> set[Concern]:
+    """Which findings matter to a conversation, its later turns included. Every conversation is of concern to ALL."""
+    runs = [conversation.messages, *(turn.then for turn in conversation.later)]
+    said = [*(m for run in runs for m in run), *(m for turn in conversation.later for m in turn.recorded)]
+    roles = {message["role"] for message in said}
+    found = {Concern.ALL}
+    if conversation.tools or "tool" in roles or any(message.get("tool_calls") for message in said):
+        found.add(Concern.TOOLS)
+    if conversation.later or "assistant" in roles:
+        found.add(Concern.ANSWERS)
+    if conversation.later:
+        found.add(Concern.TURNS)
+    if "system" in roles:
+        found.add(Concern.SYSTEM)
+    if any(a["role"] == b["role"] == "user" for run in runs for a, b in pairwise(run)):
+        found.add(Concern.ALTERNATION)
+    return found
+
+
+def tools_as_text(rows: int, of: int, first: str, *, lifted: bool = False) -> Finding:
+    """A dataset whose tools stand in system prompts, for a model with a form of its own; ``first`` is a row's place.
+
+    ``lifted``: the others were lifted out, and of these some definitions cannot be read.
+    """
+    still = "still have" if lifted else "have"
     return Finding(
         Code.TOOLS_AS_TEXT,
-        f"{rows} of {of} rows have their tools as text in the system prompt, the first at {first}",
-        "the model gets them in a form that it was not trained on; `prepare --native-tools` makes them its own",
+        f"{rows} of {of} prompts {still} their tools as text in the system prompt, the first at {first}",
+        "the model gets them in a form that it was not trained on",
         Concern.TOOLS,
+        "some of their definitions are not JSON: mend the rows, or leave them out"
+        if lifted
+        else "`--native-tools` (`native_tools: true` in the recipe) makes them its own, in a new run",
     )

@@ -18,7 +18,7 @@ class Padding(msgspec.Struct, frozen=True):
 
     An answer that has it was written as the template writes, so it belongs to the frame and not to the message: left
     in, it would stand there twice. ``in_prompt`` is what of ``before_reasoning`` a prompt that opens the thinking has
-    already.
+    already; ``before_thinking`` stands between a prompt that does not and the marker.
     """
 
     before_reasoning: str = ""
@@ -26,6 +26,7 @@ class Padding(msgspec.Struct, frozen=True):
     before_content: str = ""
     before_calls: str = ""
     in_prompt: str = ""
+    before_thinking: str = ""
 
 
 class Form(msgspec.Struct, frozen=True):

@@ -200,8 +200,9 @@ def _drop_halves(roles: dict[int, Role]) -> None:
 def _not_one_token(tokenizer: Tokenizer, role: Role, text: str) -> Finding:
     (ids,) = tokenizer.encode([text])
     message = f"the marker {text!r} ({role}) is {len(ids)} tokens in this tokenizer, not one"
+    advice = "use the tokenizer that the model is served with, or name its own markers (`markers` in the recipe)"
     if role in (Role.THINK_OPEN, Role.THINK_CLOSE):
         meaning = "thinking cannot be told from content: it stays in the content of earlier turns"
-        return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS)
+        return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS, advice)
     meaning = "tool calls cannot be told from content: a conversation ends at the first call that it would need"
-    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TOOLS)
+    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TOOLS, advice)

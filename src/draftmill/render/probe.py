@@ -4,7 +4,7 @@ What a template does to tools, to calls and to the reasoning of earlier answers 
 rendered, and told as findings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +23,7 @@ _KEY, _VALUE = "zqxkey", "zqxvalue"
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")  # the servers' own name first
 _FORMS: tuple[Literal["object", "text"], ...] = ("object", "text")  # as servers hand them over first
 _USER: Message = {"role": "user", "content": "zqxuser"}
+_OTHER_TEMPLATE = "if the model can call tools, use the chat template that it is served with for that"
 _DUMMY: Tool = {
     "type": "function",
     "function": {
@@ -101,7 +102,9 @@ def _prompt(thinking: Thinking) -> list[Finding]:
         return [Finding(Code.THINKING_OPENED, message, meaning)]
     if thinking is Thinking.CLOSED:
         message = "the generation prompt ends the thinking before it begins"
-        return [Finding(Code.THINKING_CLOSED, message, "answers have no thinking, so the drafter learns none")]
+        meaning = "answers have no thinking, so the drafter learns none"
+        advice = "where the model thinks when it is served, set the template's variable for it (`template`)"
+        return [Finding(Code.THINKING_CLOSED, message, meaning, advice=advice)]
     return []
 
 
@@ -111,7 +114,7 @@ def _tools(renders: _Renders) -> list[Finding]:
         return []
     verb, code = ("refuses", Code.TOOLS_REFUSED) if shown is None else ("ignores", Code.TOOLS_IGNORED)
     meaning = "the model is not shown the tools of a conversation, and cannot call what it does not know of"
-    return [Finding(code, f"the chat template {verb} `tools`", meaning, Concern.TOOLS)]
+    return [Finding(code, f"the chat template {verb} `tools`", meaning, Concern.TOOLS, _OTHER_TEMPLATE)]
 
 
 def _calls(renders: _Renders) -> tuple[Form, list[Finding]]:
@@ -125,9 +128,8 @@ def _calls(renders: _Renders) -> tuple[Form, list[Finding]]:
             return form, [*_as_text(form), *_parallel(renders, form)]
     verb, code = ("leaves out", Code.CALLS_IGNORED) if seen else ("refuses", Code.CALLS_REFUSED)
     meaning = "a conversation ends where a later turn would need an earlier call"
-    return Form(), [
-        Finding(code, f"the chat template {verb} the tool calls of earlier answers", meaning, Concern.TOOLS)
-    ]
+    message = f"the chat template {verb} the tool calls of earlier answers"
+    return Form(), [Finding(code, message, meaning, Concern.TOOLS, _OTHER_TEMPLATE)]
 
 
 def _well_written(text: str) -> bool:
@@ -189,7 +191,7 @@ def _of_reasoning(form: Form, kept_in: Mapping[str, bool]) -> list[Finding]:
     if form.needs_reasoning:
         message = f"the chat template refuses earlier answers without `{form.reasoning_key}`"
         meaning = "recorded answers that have none are given an empty one"
-        findings.append(Finding(Code.REASONING_NEEDED, message, meaning, Concern.TURNS))
+        findings.append(Finding(Code.REASONING_NEEDED, message, meaning, Concern.ANSWERS))
     return findings
 
 
@@ -197,10 +199,13 @@ def _turns(renders: _Renders) -> list[Finding]:
     findings = []
     if renders.text([_USER]) is not None and renders.text([_USER, _USER]) is None:
         message = "the chat template refuses two user messages in a row"
-        findings.append(Finding(Code.TURNS_MUST_ALTERNATE, message, "conversations that have them become error rows"))
+        meaning = "conversations that have them become error rows"
+        findings.append(Finding(Code.TURNS_MUST_ALTERNATE, message, meaning, Concern.ALTERNATION))
     if renders.text([_USER]) is not None and renders.text([{"role": "system", "content": "zqx"}, _USER]) is None:
         message = "the chat template refuses system prompts"
-        findings.append(Finding(Code.SYSTEM_REFUSED, message, "conversations that have one become error rows"))
+        meaning = "conversations that have one become error rows"
+        advice = '`system: ""` takes them away'
+        findings.append(Finding(Code.SYSTEM_REFUSED, message, meaning, Concern.SYSTEM, advice))
     return findings
 
 
@@ -220,24 +225,24 @@ def _padding(renders: _Renders, form: Form, markers: Markers) -> Padding:
     rendered = [renders.finished(_answer(**reasoning))]
     if form.arguments:
         rendered.insert(0, renders.loop(_answer(calls=[_call(_arguments(form.arguments))], **reasoning)))
-    found = [text for text in rendered if text is not None]
     prompt = renders.text([_USER]) or ""
-    before_reasoning = _between(found, opens, _REASONING)
+    before_reasoning = _between(rendered, opens, _REASONING)
     in_prompt = prompt.rpartition(opens)[2] if opens and opens in prompt else ""
     return Padding(
         before_reasoning=before_reasoning,
-        after_reasoning=_between(found, _REASONING, closes),
-        before_content=_between(found, closes, _CONTENT),
-        before_calls=_between(found, _CONTENT, calls),
+        after_reasoning=_between(rendered, _REASONING, closes),
+        before_content=_between(rendered, closes, _CONTENT),
+        before_calls=_between(rendered, _CONTENT, calls),
         in_prompt=in_prompt if before_reasoning.startswith(in_prompt) else "",
+        before_thinking=_between(rendered[-1:], prompt, opens),
     )
 
 
-def _between(texts: list[str], first: str | None, last: str | None) -> str:
+def _between(texts: Sequence[str | None], first: str | None, last: str | None) -> str:
     """What stands between two texts where that is white space, in the first rendering where it is some."""
     if not first or not last:
         return ""
-    for text in texts:
+    for text in filter(None, texts):
         end = text.find(last, max(text.find(first), 0))
         start = text.rfind(first, 0, max(end, 0))
         if start >= 0 and (gap := text[start + len(first) : end]).isspace():

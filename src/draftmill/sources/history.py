@@ -63,7 +63,7 @@ def asked(read: Recorded, turns: Turns) -> Conversation:
     prompt = read.prompt
     if turns == "last":
         return prompt
-    unanswered = any(map(_is_blank, read.later))
+    unanswered = any(map(is_blank, read.later))
     head, later = split(prompt.messages + (read.later if unanswered else []))
     return Conversation(head, prompt.tools, later if turns == "all" else [])
 
@@ -83,7 +83,7 @@ def split(messages: list[Message]) -> tuple[list[Message], list[Turn]]:
         if then:
             turns.append(Turn(then, recorded))
             recorded, then = [], []
-        if not _is_blank(message):
+        if not is_blank(message):
             recorded.append(message)
     return messages[:first], [*turns, Turn(then, recorded)] if then else turns
 
@@ -94,7 +94,8 @@ def with_system(messages: list[Message], system: str) -> list[Message]:
     return ([{"role": SYSTEM, "content": system}] if system else []) + messages[head:]
 
 
-def _is_blank(message: Message) -> bool:
+def is_blank(message: Message) -> bool:
+    """Whether this stands where an answer belongs that nobody recorded."""
     return message["role"] == ASSISTANT and not message["content"] and not message.get("tool_calls")
 
 

@@ -4,19 +4,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from draftmill.errors import SourceError
 from draftmill.recipe import Dataset
-from draftmill.records import Conversation, SourceRow, TokenizedRow, UnreadRow
+from draftmill.records import Conversation, SourceRow, TokenizedRow, UnreadRow, Where
 from draftmill.sources import formats, hub
 from draftmill.sources.fault import RowFault
 from draftmill.sources.files import LocalFiles, open_files
-from draftmill.sources.history import asked, with_system
+from draftmill.sources.history import Recorded, asked, with_system
 from draftmill.sources.tokenized import Tokenized
 
 _SAMPLE_ROWS = 50  # readable rows by which the format is judged
 _SAMPLE_LINES = 10_000  # and how far they are looked for
+
+
+class RecordedRow(NamedTuple):
+    """A row's whole conversation, and where it stands."""
+
+    where: Where
+    recorded: Recorded
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,18 @@ class Source:
 
         A system prompt in the recipe replaces the recorded one ("" takes it away).
         """
+        for row in self.recordings():
+            if not isinstance(row, RecordedRow):
+                yield row
+                continue
+            conversation = asked(row.recorded, self._dataset.turns)
+            if (system := self._dataset.system) is not None:
+                messages = with_system(conversation.messages, system)
+                conversation = Conversation(messages, conversation.tools, conversation.later)
+            yield SourceRow(row.where, conversation)
+
+    def recordings(self) -> Iterator[RecordedRow | TokenizedRow | UnreadRow]:
+        """Every row once with all that it recorded, whatever of it is asked for. Raises SourceError."""
         for where, row in self._origin.readings():
             if isinstance(row, str):
                 yield UnreadRow(where, row)
@@ -50,12 +69,8 @@ class Source:
                 continue
             if isinstance(read, Tokenized):
                 yield TokenizedRow(where, read.input_ids, read.loss_mask)
-                continue
-            conversation = asked(read, self._dataset.turns)
-            if (system := self._dataset.system) is not None:
-                messages = with_system(conversation.messages, system)
-                conversation = Conversation(messages, conversation.tools, conversation.later)
-            yield SourceRow(where, conversation)
+            else:
+                yield RecordedRow(where, read)
 
     def fingerprint(self) -> dict[str, str]:
         """What tells by file, cheaply, whether the source changed: its size and time, or the hub's revision."""

@@ -63,7 +63,8 @@ def lift(conversation: Conversation) -> Lift:
     if not found:
         return Lift(conversation)
     distinct = [tool for n, tool in enumerate(found) if tool not in found[:n]]
-    return Lift(Conversation(messages, conversation.tools or distinct), len(distinct))
+    tools = conversation.tools or distinct
+    return Lift(msgspec.structs.replace(conversation, messages=messages, tools=tools), len(distinct))
 
 
 def has_tool_text(conversation: Conversation) -> bool:

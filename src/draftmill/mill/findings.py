@@ -1,0 +1,25 @@
+"""Which of the findings about a model matter to the datasets at hand. Pure."""
+
+from collections.abc import Mapping
+
+from draftmill.mill.prompts import Prepared
+from draftmill.render.dialect import Dialect
+from draftmill.render.findings import Concern, Finding, tools_as_text
+
+
+def about(report: Prepared, dialect: Dialect) -> list[Finding]:
+    """The findings that matter to a prepared dataset."""
+    found = [f for f in dialect.findings if f.concern is Concern.ALL or report.concerns.get(f.concern)]
+    if report.tools_as_text and not dialect.lacks_native_tools:
+        rows, first = report.tools_as_text, report.tools_as_text_first
+        found.append(tools_as_text(rows, report.positions, first, lifted=report.tools_lifted > 0))
+    return found
+
+
+def together(found: Mapping[str, list[Finding]]) -> dict[Finding, list[str]]:
+    """Each finding once, with the datasets that it matters to."""
+    datasets: dict[Finding, list[str]] = {}
+    for name, findings in found.items():
+        for finding in findings:
+            datasets.setdefault(finding, []).append(name)
+    return datasets

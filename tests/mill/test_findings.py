@@ -1,0 +1,44 @@
+"""Findings about a model, held against the data at hand."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from draftmill.mill.findings import about, together
+from draftmill.mill.prompts import Prepared
+from draftmill.render.findings import Code, Finding
+from tests.render import families
+
+
+def prepared(**values: Any) -> Prepared:
+    data: dict[str, Any] = dict.fromkeys(Prepared.__struct_fields__, 0)
+    texts = ("format", "why", "special_text_first", "longest_where", "tools_as_text_first")
+    data |= dict.fromkeys(texts, "") | {"unread_reasons": [], "special_text": {}, "concerns": {}}
+    return msgspec.convert(data | {"positions": 9} | values, Prepared)
+
+
+@pytest.mark.parametrize(
+    ("family", "report", "codes"),
+    [
+        ("smollm2", {}, set()),
+        ("smollm2", {"concerns": {"tools": 1}}, {Code.TOOLS_IGNORED, Code.CALLS_IGNORED}),
+        ("qwen3", {"concerns": {"tools": 1, "answers": 1, "system": 1}}, set()),
+        ("qwen3", {"concerns": {"answers": 1, "turns": 1}}, {Code.REASONING_DROPPED}),
+        ("kimi", {}, {Code.THINKING_OPENED}),
+        ("gpt-oss", {}, {Code.DATE_INSERTED}),
+        ("gemma", {"concerns": {"system": 2}}, set()),
+        ("gemma", {"concerns": {"alternation": 1}}, {Code.TURNS_MUST_ALTERNATE}),
+        ("qwen3", {"tools_as_text": 4}, {Code.TOOLS_AS_TEXT}),
+        ("smollm2", {"tools_as_text": 4}, set()),  # it has no form of its own that they could have instead
+    ],
+)
+def test_what_matters_to_a_dataset(family: str, report: dict[str, Any], codes: set[Code]) -> None:
+    found = about(prepared(**report), families.plain_model(family).dialect)
+    assert {finding.code for finding in found} == codes
+    assert len(found) == len(codes)
+
+
+def test_each_finding_once_with_its_datasets() -> None:
+    one, other = Finding(Code.DATE_INSERTED, "a", "b"), Finding(Code.TOOLS_IGNORED, "c", "d")
+    assert together({"x": [one], "y": [one, other], "z": []}) == {one: ["x", "y"], other: ["y"]}
