@@ -413,7 +413,7 @@ class Loop:
         growth = Growth()
         for stream in ready:
             stream.may_grow(growth)
-        calls = [call for call in self._calls.values() if call.seat is seat]
+        calls = [call for task, call in self._calls.items() if call.seat is seat and not task.done()]
         for number, call in enumerate(calls):
             call.stream.grows(growth, call.work.prompt, waits=number >= len(calls) - queued)
         return Outlook(growth, draining=False)
