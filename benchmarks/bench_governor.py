@@ -3,13 +3,14 @@
 Each server has an endless backlog of one kind of request. Measured is what it does from the 15th minute on: tokens a
 second, the share of them that is computed again after a retraction, and the requests that wait in its queue for each
 that runs. "best" is the fixed concurrency of the sweep with the highest rate; "best at 1 %" the one among those that
-compute at most 1 % again.
+compute at most 1 % again. All figures are means over the seeds.
 
-Usage: bench_governor.py [HOURS] [SERVER ...]   (2.5; kv-bound compute-bound retraction-prone tiny)
+Usage: bench_governor.py [HOURS] [SEEDS] [SERVER ...]   (2.5; 3; kv-bound compute-bound retraction-prone tiny)
 """
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from draftmill.engines.simulated import Lengths, ServerSpec, Speed
@@ -81,7 +82,7 @@ def measure(case: Case, concurrency: int | str, seconds: float, warm: float = WA
         while True:
             counters, load = host.server.counted(host.now()), host.server.load(host.now())
             counts.append((asyncio.get_running_loop().time(), counters.generated, counters.recomputed))
-            looks.append((load.running, load.queued, seat.cap))
+            looks.append((load.running, load.queued, seat.ceiling))
             await asyncio.sleep(_LOOK)
 
     scene = case.scene(concurrency, seconds, seed)
@@ -99,23 +100,34 @@ def measure(case: Case, concurrency: int | str, seconds: float, warm: float = WA
     )
 
 
+def mean(seen: Sequence[Seen]) -> Seen:
+    """The figures of several seeds as one."""
+
+    def of(name: str) -> float:
+        return sum(getattr(one, name) for one in seen) / len(seen)
+
+    caps = min(one.caps[0] for one in seen), max(one.caps[1] for one in seen)
+    return Seen(of("rate"), of("recomputed"), of("queue"), of("long"), caps, round(of("changes")), seen[0].report)
+
+
 def describe(name: str, seen: Seen) -> None:
     print(
         f"  {name:>8} {seen.rate:6.1f} tok/s  recomputed {seen.recomputed:6.2%}  queue {seen.queue:5.1%} of running, "
-        f"above a quarter {seen.long:5.1%} of the time  cap {seen.caps[0]}-{seen.caps[1]}",
+        f"above a quarter {seen.long:5.1%} of the time  at most {seen.caps[0]}-{seen.caps[1]}",
         flush=True,
     )
 
 
 def main() -> None:
     hours = float(sys.argv[1]) if len(sys.argv) > 1 else 2.5
-    for name in sys.argv[2:] or CASES:
+    seeds = range(int(sys.argv[2]) if len(sys.argv) > 2 else 3)
+    for name in sys.argv[3:] or CASES:
         case = CASES[name]
         print(name)
-        fixed = {cap: measure(case, cap, 3600 * hours) for cap in case.sweep}
+        fixed = {cap: mean([measure(case, cap, 3600 * hours, seed=seed) for seed in seeds]) for cap in case.sweep}
         for cap, seen in fixed.items():
             describe(str(cap), seen)
-        auto = measure(case, "auto", 3600 * hours)
+        auto = mean([measure(case, "auto", 3600 * hours, seed=seed) for seed in seeds])
         describe("auto", auto)
         best = max(seen.rate for seen in fixed.values())
         tidy = max(seen.rate for seen in fixed.values() if seen.recomputed <= 0.01)

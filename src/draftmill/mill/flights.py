@@ -22,14 +22,21 @@ class DecodeRate:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, float]] = deque(maxlen=_WINDOW)
+        self._median: float | None = 0.0
 
     def note(self, tokens: float, seconds: float) -> None:
         """An answer grew by so many tokens in so many seconds, from its sending to its end."""
         if seconds > 0:
             self._seen.append((tokens / seconds, seconds))
+            self._median = None
 
     def median(self) -> float:
         """Tokens a second; 0 while nothing has finished."""
+        if self._median is None:
+            self._median = self._middle()
+        return self._median
+
+    def _middle(self) -> float:
         half = sum(seconds for _, seconds in self._seen) / 2
         for rate, seconds in sorted(self._seen):
             half -= seconds
@@ -104,6 +111,11 @@ class Flights:
         self._landed += 1
         if tokens is not None and flight.since < inf:
             self._rate.note(tokens - flight.tokens, self._now() - flight.since)
+
+    def there(self, position: int) -> float:
+        """How many tokens it has just now, as far as that is known."""
+        flight = self._flights[position]
+        return flight.tokens + self._rate.median() * max(0.0, self._now() - flight.since)
 
     def roughly(self) -> float:
         """``expected`` as it was an eighth of all answers ago at most: costs nothing but a new curve then."""

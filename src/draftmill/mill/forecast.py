@@ -61,15 +61,6 @@ class Forecast:
         """Expected tokens of an answer of which nothing is known."""
         return self._areas[0]
 
-    def held(self) -> float:
-        """Tokens that an answer under way has on average over its life, E[L²]/2E[L]: where it is in a server's memory
-        while it grows, so many are its share of it."""
-        moment = 0.0
-        for bucket, (start, end) in enumerate(pairwise(self._edges)):
-            drop = self._drops[bucket]
-            moment += self._alive[bucket] * (drop**2 - start**2) + self._alive[bucket + 1] * (end**2 - drop**2)
-        return moment / 2 / self.mean()
-
     def expected(self, done: float = 0, limit: int | None = None) -> float:
         """Expected tokens in all of an answer that still runs with ``done`` tokens, under its own ``limit``."""
         most = self.limit if limit is None or limit > self.limit else limit

@@ -10,43 +10,41 @@ from draftmill.engines.protocol import Load
 from draftmill.errors import EngineError
 from draftmill.journal.reader import encode
 from draftmill.mill import clock
+from draftmill.mill.growth import Growth
 from draftmill.mill.seat import Seat
 
 _EVERY = 10.0  # seconds where every cap is fixed
-_EVERY_GOVERNED = 5.0  # where a governor follows what it sees
-_EVERY_AT_FIRST = 2.0  # where it still looks for the right load
-_FIRST = 300.0  # seconds that this takes
+_EVERY_GOVERNED = 2.0  # where a governor follows what it sees
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What the loop knows and no server does. ``held``: tokens that a request is expected to hold on average, over its
-    life, of a KV cache; ``draining``: nothing is left to be sent."""
+    """What the loop knows of one server and the server does not. ``growth``: what is in flight there; ``draining``:
+    nothing is left to be sent."""
 
-    held: float
+    growth: Growth
     draining: bool
 
 
 async def sample_loads(
-    seats: list[Seat], put: Callable[[bytes], None], outlook: Callable[[], Outlook], wake: Callable[[], None]
+    seats: list[Seat], put: Callable[[bytes], None], outlook: Callable[[Seat, int], Outlook], wake: Callable[[], None]
 ) -> None:
     """Hand a line for each seat to ``put`` and its load to the seat, again and again, until cancelled.
 
-    ``wake`` is called where a seat takes more than before.
+    ``outlook`` is asked for each governed seat, of whose requests so many wait at the server. ``wake`` is called where
+    a seat takes more than before.
     """
-    began = clock.now()
     while True:
         governed = any(seat.governor for seat in seats)
         for seat in list(seats):
             load = await _load(seat)
             put(encode(_line(seat, load)))
             seat.progress.seen(clock.now(), load)
-            if load is not None:
-                view, cap = outlook(), seat.cap
-                seat.govern(load, view.held, view.draining)
-                if seat.cap > cap:
+            if load is not None and seat.governor:
+                view, before = outlook(seat, load.queued), seat.ceiling
+                seat.govern(load, view.growth, view.draining)
+                if seat.ceiling > before:
                     wake()
-        first = clock.now() - began < _FIRST
-        await asyncio.sleep((_EVERY_AT_FIRST if first else _EVERY_GOVERNED) if governed else _EVERY)
+        await asyncio.sleep(_EVERY_GOVERNED if governed else _EVERY)
 
 
 async def _load(seat: Seat) -> Load | None:
@@ -62,6 +60,6 @@ def _line(seat: Seat, load: Load | None) -> dict[str, object]:
         "engine": seat.engine.name,
         "state": seat.state.value,
         "in_flight": seat.in_flight,
-        "cap": seat.cap,
+        "cap": seat.ceiling,
         "load": load,
     }

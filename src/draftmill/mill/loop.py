@@ -15,6 +15,7 @@ from draftmill.mill import clock
 from draftmill.mill.call import Call, redraw_seed
 from draftmill.mill.collector import rare_collections
 from draftmill.mill.drain import drain
+from draftmill.mill.growth import Growth
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Outlook, sample_loads
 from draftmill.mill.mixing import next_to_send
@@ -155,7 +156,7 @@ class Loop:
     def join(self, seat: Seat) -> None:
         """Give work to one more engine."""
         self.seats.append(seat)
-        seat.begin(self._outlook().held)
+        seat.begin(self._outlook(seat, 0).growth)
         self._wake.set()
 
     async def leave(self, seat: Seat) -> None:
@@ -176,7 +177,7 @@ class Loop:
     async def _run(self) -> Ending:
         self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure))
         for seat in self.seats:
-            seat.begin(self._outlook().held)
+            seat.begin(self._outlook(seat, 0).growth)
         put: Callable[[bytes], None] = lambda line: self._scribe.put(self._load_log, line)  # noqa: E731
         sampler = asyncio.create_task(sample_loads(self.seats, put, self._outlook, self._wake.set))
         try:
@@ -258,7 +259,7 @@ class Loop:
             lane.later(work, _OTHER_SEAT_SECONDS)
             return False
         else:
-            self._send(lane, min(free, key=lambda seat: seat.in_flight / seat.cap), work)
+            self._send(lane, min(free, key=lambda seat: seat.in_flight / seat.ceiling), work)
         return True
 
     def _dispatch_alone(self) -> None:
@@ -340,14 +341,19 @@ class Loop:
         """Whether anything is under way (waiting and on the way to the disk included) or may still be sent."""
         return any(stream.in_flight or stream.ready() for stream in self.streams)
 
-    def _outlook(self) -> Outlook:
-        """For the governors: the mean over what is in flight, or over what comes next where nothing is."""
+    def _outlook(self, seat: Seat, queued: int) -> Outlook:
+        """For a seat's governor. The requests that were sent last are taken to be those that wait at its server."""
         ready = [stream for stream in self.streams if stream.ready()]
         waiting = any(lane.due() <= clock.now() for lane in self._lanes)
-        weights = [(s.held(), s.in_flight) for s in self.streams if s.in_flight] or [(s.held(), 1) for s in ready]
-        held = sum(held * weight for held, weight in weights) / max(1, sum(weight for _, weight in weights))
-        over = self.paused or self.stopping is not None or not (ready or waiting)
-        return Outlook(max(1.0, held), draining=over)
+        if self.paused or self.stopping is not None or not (ready or waiting):
+            return Outlook(Growth(), draining=True)
+        growth = Growth()
+        for stream in ready:
+            stream.may_grow(growth)
+        calls = [call for task, call in self._calls.items() if call.seat is seat and not task.done()]
+        for number, call in enumerate(calls):
+            call.stream.grows(growth, call.work.prompt, waits=number >= len(calls) - queued)
+        return Outlook(growth, draining=False)
 
     def _lane(self, work: Work) -> LaneQueue:
         name = self.streams[work.dataset].lane_of(work.prompt)

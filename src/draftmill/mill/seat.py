@@ -10,6 +10,7 @@ from draftmill.engines.protocol import Engine, Identity, Load, Request
 from draftmill.errors import CapacityFault, EngineError, SetupFault, TransportFault
 from draftmill.mill import clock
 from draftmill.mill.governor import Decision, Governor, Signals
+from draftmill.mill.growth import Growth
 from draftmill.mill.progress import Progress
 from draftmill.recipe import Concurrency, EngineSpec
 
@@ -49,6 +50,7 @@ class Seat:
         self.failures = 0  # calls in a row that failed in transport although the engine answers its probes
         self.last_fault = ""
         self._ceiling = float(self.cap)
+        self._governed = self.cap  # the governor's ceiling until its next look
         self._full_until = 0.0
         self._sampled: tuple[float, int] | None = None  # when, and the server's count of preemptions then
         self._tell = tell
@@ -65,8 +67,12 @@ class Seat:
         """How many more requests it may be given now."""
         if self.state is not State.OPEN or clock.now() < self._full_until:
             return 0
-        ceiling = 1 if self.failures >= _FAILURES else int(self._ceiling)
-        return max(0, ceiling - self.in_flight)
+        return max(0, (1 if self.failures >= _FAILURES else self.ceiling) - self.in_flight)
+
+    @property
+    def ceiling(self) -> int:
+        """The most that may be in flight just now."""
+        return min(int(self._ceiling), self._governed) if self.governor else int(self._ceiling)
 
     def room(self, prompt_tokens: int) -> int:
         """The most tokens that it could generate behind a prompt of this length; 0 where the prompt does not fit."""
@@ -75,18 +81,18 @@ class Seat:
             return 0
         return 1 << 31 if identity.context is None else max(0, identity.context - prompt_tokens)
 
-    def begin(self, held: float) -> None:
-        """The run begins: requests are expected to hold so many tokens each of the server's KV cache."""
+    def begin(self, growth: Growth) -> None:
+        """The run begins, with nothing in flight."""
         if self.governor and not self.ever_answered:
-            self._follow(self.governor.start(held))
+            self._follow(self.governor.start(growth))
 
     def retune(self, concurrency: Concurrency) -> None:
         """Another concurrency than before; what it has in flight stays."""
         self.governor, self.cap = _governed(concurrency, self.identity)
-        self._ceiling = float(self.cap)
+        self._ceiling, self._governed = float(self.cap), self.cap
         self._tell("cap", self.engine.name, f"{self.cap} at once{': to begin with' if self.governor else ''}, as told")
 
-    def govern(self, load: Load, held: float, draining: bool) -> None:
+    def govern(self, load: Load, growth: Growth, draining: bool) -> None:
         """What the server does just now, for its governor."""
         now, count = clock.now(), load.preemptions or 0
         before, self._sampled = self._sampled, (now, count)
@@ -98,7 +104,7 @@ class Seat:
             queued=load.queued,
             in_flight=self.in_flight,
             binds=self.in_flight >= self.cap and self._ceiling >= self.cap,
-            held=held,
+            growth=growth,
             draining=draining,
             kv_used=load.kv_used,
             kv_total=load.kv_total,
@@ -108,12 +114,11 @@ class Seat:
         self._follow(self.governor.decide(signals))
 
     def _follow(self, decision: Decision) -> None:
-        if not decision.reason:
-            return
         refused = self._ceiling < self.cap  # then it rises by the answers that come, as before
-        self.cap = decision.cap
+        self.cap, self._governed = decision.cap, decision.ceiling
         self._ceiling = min(self._ceiling, self.cap) if refused else float(self.cap)
-        self._tell("cap", self.engine.name, f"{self.cap} at once: {decision.reason}")
+        if decision.reason:
+            self._tell("cap", self.engine.name, f"{self.ceiling} at once: {decision.reason}")
 
     def answered(self) -> None:
         """A good reply: after a refusal the ceiling rises again, by one for each round of answers."""

@@ -16,6 +16,7 @@ from draftmill.mill import clock
 from draftmill.mill.dialogue import Dialogue, Talk, replay
 from draftmill.mill.flights import Flights
 from draftmill.mill.forecast import Forecast
+from draftmill.mill.growth import Growth
 from draftmill.mill.mixing import Owed
 from draftmill.mill.work import Work
 from draftmill.recipe import Dataset, Sampling
@@ -119,12 +120,18 @@ class Stream:
             self._ahead = self._advance()
         return self._ahead is not None and not self._reached()
 
-    def held(self) -> float:
-        """Tokens that one of its requests holds on average of a server's KV cache: its prompt and what is there of
-        its answer. Call ``ready`` first: the first prompt speaks where none was sent."""
+    def grows(self, growth: Growth, prompt: PromptHead, waits: bool) -> None:
+        """Add one of its prompts in flight to what grows at a server."""
+        there = 0 if waits else self._flights.there(prompt.position)
+        # the earlier turns of a conversation stand in its prompt, and in what is there of it
+        growth.add(self.forecast, len(prompt.prompt_ids) - self._before(prompt.position), there, waits=waits)
+
+    def may_grow(self, growth: Growth) -> None:
+        """Add what it would send next. Call ``ready`` first."""
         self._flights.refresh()
-        prompt = len(self._ahead.prompt_ids) if self._ahead else 0
-        return (self._taken_tokens + prompt) / max(1, self._taken + (self._ahead is not None)) + self.forecast.held()
+        if self._ahead is not None:
+            mean = (self._taken_tokens + len(self._ahead.prompt_ids)) / (self._taken + 1)
+            growth.newcomer(self.forecast, mean)
 
     def next(self) -> PromptHead | None:
         """The next owed prompt, or None: for now (its budget may be reached by what is under way) or for good."""
