@@ -2,7 +2,8 @@
 
 A run of one dataset, whose answers vary in length, is begun afresh for each concurrency and stopped after a minute or
 two; counted is what the server itself generated once the run had warmed up. The whole sweep is made once, then `auto`,
-the best fixed number and 4 in turn, so that noise shows. Nothing else should use the machine meanwhile.
+the best fixed number and 4 in turn, so that noise shows. Nothing else should use the machine meanwhile: "elsewhere" is
+the share of its cores that did.
 
 Usage: bench_governor_real.py [embedded | vllm | URL ...]   (embedded, and vllm where it is installed)
        [--caps 1,4,8,16] [--rounds 3] [--warm 20] [--seconds 60] [--gguf FILE] [--slots 16]
@@ -22,7 +23,8 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,7 @@ class Watch(Observer):
         self.warm = warm
         self.seconds = seconds
         self.rate = 0.0
+        self.elsewhere = 0.0
         self.caps: list[int] = []
         self.told: list[str] = []
         self._task: asyncio.Task[None] | None = None
@@ -65,14 +68,46 @@ class Watch(Observer):
         (seat,) = loop.seats
         try:
             await asyncio.sleep(self.warm)
-            before, began = await generated(seat.engine), time.perf_counter()
+            before, began, busy = await generated(seat.engine), time.perf_counter(), Busy()
             for _ in range(10):
                 await asyncio.sleep(self.seconds / 10)
                 self.caps.append(seat.cap)
             self.rate = (await generated(seat.engine) - before) / (time.perf_counter() - began)
+            self.elsewhere = busy.elsewhere()
         except EngineError as error:
             print(f"  not measured: {error.message}")
         loop.stop(Ending.INTERRUPTED)
+
+
+class Busy:
+    """What the cores do from now on, and how much of it is not for this process and its children."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._all, self._ours = self._spent()
+
+    def elsewhere(self) -> float:
+        """A share of all cores; nan where the system does not tell."""
+        everything, ours = self._spent()
+        ticks = (time.perf_counter() - self._began) * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1)
+        return (everything - self._all - (ours - self._ours)) / ticks
+
+    def _spent(self) -> tuple[float, float]:
+        """Ticks since the start of the system, of everybody and of ours."""
+        try:
+            user, nice, system, _, _, irq, soft, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
+        except OSError:
+            return nan, nan
+        parents, spent = {}, {}
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = file.read_text().rpartition(")")[2].split()
+                parents[int(file.parent.name)] = int(fields[1])
+                spent[int(file.parent.name)] = int(fields[11]) + int(fields[12])
+        ours = {os.getpid()}
+        while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        return user + nice + system + irq + soft, sum(spent.get(pid, 0) for pid in ours)
 
 
 async def generated(engine: Any) -> float:
@@ -115,7 +150,7 @@ def compare(name: str, folder: Path, engine: dict[str, Any], caps: list[int], op
         seen = measure(folder, engine, concurrency, options.warm, options.seconds)
         rates.setdefault(concurrency, []).append(seen.rate)
         cap = f"  cap {min(seen.caps)}-{max(seen.caps)}" if concurrency == "auto" else ""
-        print(f"  {concurrency:>8} {seen.rate:6.1f} tok/s{cap}", flush=True)
+        print(f"  {concurrency:>8} {seen.rate:6.1f} tok/s  elsewhere {seen.elsewhere:4.0%}{cap}", flush=True)
         for message in seen.told:
             print(f"           {message}", flush=True)
 
