@@ -1,11 +1,15 @@
 """The command as a user runs it: a process of its own."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+
+from draftmill.cli.app import main
 
 KEY = "DRAFTMILL_TEST_KEY"
 
@@ -34,6 +38,21 @@ def with_file_limit(args: list[str], size: int) -> list[str]:
         "runpy.run_module('draftmill', run_name='__main__')\n"
     )
     return [args[0], "-c", limited, *args[2:]]
+
+
+def in_process(*args: str | Path) -> "subprocess.CompletedProcess[str]":
+    """The same in this process, which has loaded already what takes a second: for tests that need many commands."""
+    out, told, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["draftmill", *map(str, args)]
+    code: Any = 0
+    try:
+        with redirect_stdout(out), redirect_stderr(told):
+            main()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.argv = before
+    return subprocess.CompletedProcess(args, code or 0, out.getvalue(), told.getvalue())
 
 
 def write_jsonl(path: Path, rows: list[Any]) -> Path:

@@ -118,8 +118,8 @@ def sentence(figure: "Figure") -> str:
     from draftmill.cli.console import count, many
 
     share = f"{count(figure.drifted)} of {many(figure.answers, 'answer')} ({figure.share:.1%})"
-    where = [f"{count(figure.before)} differ before the answer begins"] if figure.before else []
-    where += [f"the first id that differs is number {count(figure.median)} at the median"] if figure.median else []
+    where = [f"{count(figure.before)} differ in the prompt already"] if figure.before else []
+    where += [f"the median one from id {count(figure.median)} on"] if figure.median is not None else []
     return f"{share} would come back as other ids: {_listed(figure.reasons)}" + "".join(f"; {w}" for w in where)
 
 

@@ -172,7 +172,7 @@ def _reasoning(renders: _Renders, form: Form, markers: Markers) -> tuple[Form, l
             needed = renders.turn(_answer()) is None and texts["turn"] is not None
             form = msgspec.structs.replace(form, reasoning_key=key, needs_reasoning=needed)
             break
-    return form, _of_reasoning(form, kept_in) if markers.thinks else []
+    return form, [*(_of_reasoning(form, kept_in) if markers.thinks else ()), *_needed(form)]
 
 
 def _of_reasoning(form: Form, kept_in: Mapping[str, bool]) -> list[Finding]:
@@ -188,11 +188,15 @@ def _of_reasoning(form: Form, kept_in: Mapping[str, bool]) -> list[Finding]:
         message = "the chat template drops the reasoning before tool calls, inside a tool loop as well"
         meaning = "answers after a tool result are generated and learned without it, as they are served"
         findings.append(Finding(Code.REASONING_DROPPED_IN_LOOP, message, meaning, Concern.TOOLS))
-    if form.needs_reasoning:
-        message = f"the chat template refuses earlier answers without `{form.reasoning_key}`"
-        meaning = "recorded answers that have none are given an empty one"
-        findings.append(Finding(Code.REASONING_NEEDED, message, meaning, Concern.ANSWERS))
     return findings
+
+
+def _needed(form: Form) -> list[Finding]:
+    if not form.needs_reasoning:
+        return []
+    message = f"the chat template refuses earlier answers without `{form.reasoning_key}`"
+    meaning = "those that have none are given an empty one"
+    return [Finding(Code.REASONING_NEEDED, message, meaning, Concern.ANSWERS)]
 
 
 def _turns(renders: _Renders) -> list[Finding]:
