@@ -8,7 +8,7 @@ from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
-from draftmill.ledger.rows import refresh_rows, refuse_lost
+from draftmill.ledger.rows import lost, refresh_rows
 from draftmill.ledger.standing import load_standing
 from draftmill.records import Completion, Finish, Prompt
 
@@ -118,17 +118,16 @@ def test_a_prompts_file_that_lost_whole_lines_is_refused(tmp_path: Path) -> None
         load_standing(folder)
 
 
-def test_a_journal_that_lost_answers_is_refused_and_one_that_lost_a_torn_tail_is_not(tmp_path: Path) -> None:
+def test_a_journal_that_lost_answers_is_told_and_one_that_lost_all_is_refused(tmp_path: Path) -> None:
     folder = files(tmp_path, {0: [8, 2], 1: [9, 2]})
     whole = folder.journal.read_bytes()
     folder.journal.write_bytes(whole + b'{"id": "torn')
     refresh_rows(folder, load_standing(folder))
-    for left, told in ((whole, ""), (whole.splitlines(True)[0], "holds 1 answers, and held 2"), (b"", "are gone")):
+    for left, missing in ((whole, 0), (whole.splitlines(True)[0], 1)):
         folder.journal.write_bytes(left)
-        if told:
-            with pytest.raises(StorageError, match=told):
-                refuse_lost(folder, load_standing(folder))
-        else:
-            refuse_lost(folder, load_standing(folder))
+        assert lost(folder, load_standing(folder)) == missing
+    folder.journal.unlink()
+    with pytest.raises(StorageError, match="its answers are gone, and rows were built of 2"):
+        lost(folder, load_standing(folder))
     folder.rows_stamp.unlink()
-    refuse_lost(folder, load_standing(folder))
+    assert lost(folder, load_standing(folder)) == 0

@@ -12,6 +12,7 @@ from draftmill.ledger.standing import load_standing
 from draftmill.mill.prompts import Preparation, Prepared, read_prepared
 from draftmill.recipe import Dataset
 from draftmill.render import tokenizer
+from draftmill.render.dialect import Dialect
 from draftmill.render.template import ChatTemplate
 from draftmill.sources import open_source
 from tests.render.tiny import END, SPECIAL, VOCABULARY, directory
@@ -23,9 +24,9 @@ def prepare(tmp_path: Path, rows: list[Any], **fields: Any) -> tuple[DatasetFold
     (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     dataset = Dataset(name="d", source="d.jsonl", **fields)
     loaded = tokenizer.load(str(directory(tmp_path / "model")))
-    template = ChatTemplate(loaded, "2026-01-01")
+    dialect = Dialect(loaded, ChatTemplate(loaded, "2026-01-01"), {})
     folder = DatasetFolder(tmp_path / "run")
-    preparation = Preparation(dataset, folder, seed=0, tokenizer=loaded, template=template, arguments={})
+    preparation = Preparation(dataset, folder, seed=0, tokenizer=loaded, dialect=dialect)
     return folder, preparation.run(open_source(dataset, tmp_path))
 
 

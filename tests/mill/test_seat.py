@@ -1,6 +1,8 @@
 import pytest
 
 from draftmill.engines.protocol import Identity
+from draftmill.mill.forecast import Forecast
+from draftmill.mill.growth import Growth
 from draftmill.mill.seat import Seat, mismatch
 from draftmill.recipe import EngineSpec
 from tests.mill.scripted import ScriptedEngine
@@ -24,9 +26,11 @@ def test_what_may_not_be_mixed(other: Identity, differs: str) -> None:
     assert mismatch(VLLM, other) == differs
 
 
-@pytest.mark.parametrize(("kind", "cap"), [("llamacpp", 8), ("vllm", 4)])
+@pytest.mark.parametrize(("kind", "cap"), [("llamacpp", 8), ("vllm", 1)])
 def test_slots_with_contexts_of_their_own_are_all_used_from_the_start(kind: str, cap: int) -> None:
     identity = Identity(kind, "e", slots=8, context=2048, kv_tokens=8 * 2048)
     seat = Seat(ScriptedEngine(), EngineSpec(url="http://127.0.0.1:1"), identity, lambda *_: None)
-    seat.begin(held=3600.0)  # answers of 10,000 tokens, by the limit; the context cuts them long before
-    assert seat.cap == cap
+    growth = Growth()
+    growth.newcomer(Forecast(10_000), 500)  # answers of 10,000 tokens, by the limit; the context cuts them long before
+    seat.begin(growth)
+    assert seat.ceiling == cap

@@ -115,19 +115,20 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
     return stamp.rows
 
 
-def refuse_lost(folder: DatasetFolder, standing: Standing) -> None:
-    """Raises StorageError where the journal holds fewer answers than rows were built of: they would be drawn again."""
+def lost(folder: DatasetFolder, standing: Standing) -> int:
+    """How many answers the journal lost since rows were built of them; they are owed again.
+
+    Raises StorageError where it lost all: who deleted it may not have meant to draw everything again.
+    """
     stamp, known = _read_stamp(folder), standing.known_rows()
-    if stamp and stamp.rows > known:
-        what = (
-            f"holds {known} answers, and held {stamp.rows} when the rows were built"
-            if known
-            else "its answers are gone"
-        )
+    if not stamp or stamp.rows <= known:
+        return 0
+    if not known:
         raise StorageError(
-            f"{folder.journal}: {what}",
+            f"{folder.journal}: its answers are gone, and rows were built of {stamp.rows}",
             f"restore it; to draw its answers again, delete {folder.rows_stamp.name} and {folder.rows.name} beside it",
         )
+    return stamp.rows - known
 
 
 def _read_stamp(folder: DatasetFolder) -> _Stamp | None:

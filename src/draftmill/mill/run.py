@@ -21,7 +21,7 @@ from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
-from draftmill.ledger.rows import refuse_lost
+from draftmill.ledger.rows import lost
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
@@ -284,7 +284,8 @@ class Run:
             counts=dataset.budget_counts,
             retry_errors=retry_errors,
         )
-        refuse_lost(folder, standing)
+        if missing := lost(folder, standing):
+            self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
         return standing
 
     # milling
