@@ -178,7 +178,7 @@ def sampled(
 
     Else it is worked out and written where ``renew`` says so. None where there is none, or no answer.
     """
-    places = [(position, offsets) for position, offsets in islice(standing.counting(), SAMPLE) if offsets]
+    places = list(islice(((position, offsets) for position, offsets in standing.counting() if offsets), SAMPLE))
     if not places:
         return None
     size, digest = folder.prompts.stat().st_size, hashlib.blake2b(repr(places).encode(), digest_size=16).hexdigest()
