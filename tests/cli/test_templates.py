@@ -115,9 +115,12 @@ def test_a_template_that_ignores_tools(tmp_path: Path, tokenizer_folder: Path) -
     recipe.rows([USER])
     assert codes(recipe.prepare()[0]) == []
     shutil.rmtree(recipe.out)
-    recipe.rows([USER], tools=[TOOL])
+    call = {"id": "a", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    called = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    recipe.rows([USER], [*called, {"role": "tool", "content": "sun", "tool_call_id": "a"}], tools=[TOOL])
     report, told = recipe.prepare()
     assert codes(report) == ["tools-ignored", "calls-ignored"]
+    assert told.count("use the chat template that it is served with") == 1
     assert "the chat template ignores `tools`" in told
     assert "the model is not shown the tools of a conversation, and cannot call what it does not know of" in told
     assert not any("get_weather" in text for text in recipe.texts())
@@ -180,7 +183,8 @@ def test_native_tools_are_lifted_into_the_models_own_form(hermes: Recipe, how: s
 def test_markers_of_the_recipe(tmp_path: Path, tokenizer_folder: Path) -> None:
     """Two tokens that the small model has, and one that it does not have."""
     recipe = Recipe(tmp_path, tokenizer_folder, None)
-    recipe.rows([USER], tools=[TOOL])
+    recipe.rows([USER, SAID, AGAIN], tools=[TOOL])
+    recipe.values["datasets"][0]["turns"] = "all"
     recipe.values["markers"] = {"call": ["<jupyter_code>", "<jupyter_output>"], "separator": "<no such token>"}
     report, told = recipe.prepare()
     assert codes(report) == ["marker-split", "tools-ignored", "calls-ignored"]

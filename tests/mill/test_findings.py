@@ -22,7 +22,8 @@ def prepared(**values: Any) -> Prepared:
     ("family", "report", "codes"),
     [
         ("smollm2", {}, set()),
-        ("smollm2", {"concerns": {"tools": 1}}, {Code.TOOLS_IGNORED, Code.CALLS_IGNORED}),
+        ("smollm2", {"concerns": {"tools": 1}}, {Code.TOOLS_IGNORED}),
+        ("smollm2", {"concerns": {"tools": 1, "calls": 1}}, {Code.TOOLS_IGNORED, Code.CALLS_IGNORED}),
         ("qwen3", {"concerns": {"tools": 1, "answers": 1, "system": 1}}, set()),
         ("qwen3", {"concerns": {"answers": 1, "turns": 1}}, {Code.REASONING_DROPPED}),
         ("kimi", {}, {Code.THINKING_OPENED}),

@@ -20,13 +20,14 @@ SAID: dict[str, Any] = {"role": "assistant", "content": "b"}
         (Conversation([SYSTEM, USER]), {"system"}),
         (Conversation([USER], [TOOL]), {"tools"}),
         (Conversation([USER, SAID, USER]), {"answers"}),
-        (Conversation([USER, {**SAID, "tool_calls": CALLS}, RESULT]), {"answers", "tools"}),
+        (Conversation([USER, {**SAID, "tool_calls": CALLS}, RESULT]), {"answers", "calls"}),
         (Conversation([USER, USER]), {"alternation"}),
         (Conversation([USER], later=[Turn([USER], [SAID])]), {"answers", "turns"}),
         (Conversation([USER], later=[Turn([USER])]), {"answers", "turns"}),
         (Conversation([USER], later=[Turn([USER, USER])]), {"answers", "turns", "alternation"}),
-        (Conversation([USER], later=[Turn([RESULT])]), {"answers", "turns", "tools"}),
-        (Conversation([USER], later=[Turn([USER], [{**SAID, "tool_calls": CALLS}])]), {"answers", "turns", "tools"}),
+        (Conversation([USER], later=[Turn([RESULT])]), {"answers", "turns", "calls"}),
+        (Conversation([USER], later=[Turn([USER], [{**SAID, "tool_calls": CALLS}])]), {"answers", "turns", "calls"}),
+        (Conversation([USER], [TOOL], [Turn([USER])]), {"answers", "turns", "tools", "calls"}),  # it may make some
     ],
 )
 def test_concerns(conversation: Conversation, found: set[str]) -> None:

@@ -86,11 +86,11 @@ def without(name: str, *texts: str) -> Fixture:
         (
             "qwen3",
             ("<tool_call>", "</tool_call>"),
-            {"<tool_call>": Concern.TOOLS, "</tool_call>": Concern.TOOLS},
+            {"<tool_call>": Concern.CALLS, "</tool_call>": Concern.CALLS},
             True,
             False,
         ),
-        ("minimax", ("<minimax:tool_call>",), {"<minimax:tool_call>": Concern.TOOLS}, True, False),
+        ("minimax", ("<minimax:tool_call>",), {"<minimax:tool_call>": Concern.CALLS}, True, False),
         (
             "deepseek-r1",  # as its distillations on Qwen's vocabulary
             (
@@ -108,7 +108,7 @@ def without(name: str, *texts: str) -> Fixture:
                     "<｜tool▁call▁end｜>",
                     "<｜tool▁sep｜>",
                 ),
-                Concern.TOOLS,
+                Concern.CALLS,
             ),
             True,
             False,

@@ -43,6 +43,7 @@ class Story(Observer):
         self._live: Live | None = None
         self._plain: _PlainLines | None = None
         self._shown = time.monotonic()
+        self._advised: set[str] = set()
 
     def note(self, kind: str, subject: str, message: str) -> None:
         if kind not in _QUIET:
@@ -67,7 +68,8 @@ class Story(Observer):
         about = f"{', '.join(datasets)}: " if datasets else ""
         label("finding", about + finding.message, style="yellow" if finding.advice else "")
         label("", finding.meaning, style="dim")
-        if finding.advice:
+        if finding.advice and finding.advice not in self._advised:
+            self._advised.add(finding.advice)
             advise(finding.advice)
 
     def seated(self, seats: list[Seat], compared: int) -> None:

@@ -12,7 +12,8 @@ class Concern(StrEnum):
     """Which datasets a finding matters to."""
 
     ALL = "all"
-    TOOLS = "tools"  # those with tools, tool calls or results
+    TOOLS = "tools"  # those with tools
+    CALLS = "calls"  # those with earlier tool calls, recorded or generated
     ANSWERS = "answers"  # those with earlier answers, recorded or generated
     TURNS = "turns"  # those that are generated turn by turn
     SYSTEM = "system"  # those with system prompts
@@ -59,8 +60,11 @@ def concerns(conversation: Conversation) -> set[Concern]:
     said = [*(m for run in runs for m in run), *(m for turn in conversation.later for m in turn.recorded)]
     roles = {message["role"] for message in said}
     found = {Concern.ALL}
-    if conversation.tools or "tool" in roles or any(message.get("tool_calls") for message in said):
+    if conversation.tools:
         found.add(Concern.TOOLS)
+    recorded = "tool" in roles or any(message.get("tool_calls") for message in said)
+    if recorded or (conversation.tools and conversation.later):
+        found.add(Concern.CALLS)
     if conversation.later or "assistant" in roles:
         found.add(Concern.ANSWERS)
     if conversation.later:

@@ -205,4 +205,4 @@ def _not_one_token(tokenizer: Tokenizer, role: Role, text: str) -> Finding:
         meaning = "thinking cannot be told from content: it stays in the content of earlier turns"
         return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS, advice)
     meaning = "tool calls cannot be told from content: a conversation ends at the first call that it would need"
-    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TOOLS, advice)
+    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.CALLS, advice)

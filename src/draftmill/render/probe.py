@@ -127,9 +127,9 @@ def _calls(renders: _Renders) -> tuple[Form, list[Finding]]:
             form = Form(arguments=arguments)
             return form, [*_as_text(form), *_parallel(renders, form)]
     verb, code = ("leaves out", Code.CALLS_IGNORED) if seen else ("refuses", Code.CALLS_REFUSED)
-    meaning = "a conversation ends where a later turn would need an earlier call"
+    meaning = "results stand without their calls; turn by turn, a conversation ends where a later turn would need one"
     message = f"the chat template {verb} the tool calls of earlier answers"
-    return Form(), [Finding(code, message, meaning, Concern.TOOLS, _OTHER_TEMPLATE)]
+    return Form(), [Finding(code, message, meaning, Concern.CALLS, _OTHER_TEMPLATE)]
 
 
 def _well_written(text: str) -> bool:
@@ -142,7 +142,7 @@ def _as_text(form: Form) -> list[Finding]:
     if form.arguments != "text":
         return []
     message = "the chat template takes the arguments of tool calls as text, not as an object"
-    return [Finding(Code.ARGUMENTS_AS_TEXT, message, "they are handed to it as JSON with spaces", Concern.TOOLS)]
+    return [Finding(Code.ARGUMENTS_AS_TEXT, message, "they are handed to it as JSON with spaces", Concern.CALLS)]
 
 
 def _parallel(renders: _Renders, form: Form) -> list[Finding]:
@@ -153,7 +153,7 @@ def _parallel(renders: _Renders, form: Form) -> list[Finding]:
         return []
     verb, code = ("refuses", Code.PARALLEL_REFUSED) if text is None else ("leaves out", Code.PARALLEL_IGNORED)
     message = f"the chat template {verb} all but one of an answer's tool calls"
-    return [Finding(code, message, "a conversation ends at an answer that makes several", Concern.TOOLS)]
+    return [Finding(code, message, "a conversation ends at an answer that makes several", Concern.CALLS)]
 
 
 def _reasoning(renders: _Renders, form: Form, markers: Markers) -> tuple[Form, list[Finding]]:
@@ -187,7 +187,7 @@ def _of_reasoning(form: Form, kept_in: Mapping[str, bool]) -> list[Finding]:
     if form.arguments and not kept_in.get("loop", True):
         message = "the chat template drops the reasoning before tool calls, inside a tool loop as well"
         meaning = "answers after a tool result are generated and learned without it, as they are served"
-        findings.append(Finding(Code.REASONING_DROPPED_IN_LOOP, message, meaning, Concern.TOOLS))
+        findings.append(Finding(Code.REASONING_DROPPED_IN_LOOP, message, meaning, Concern.CALLS))
     return findings
 
 
