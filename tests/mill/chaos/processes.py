@@ -23,14 +23,14 @@ from tests.mill.chaos.servers import Served, trouble
 
 _CONTEXT = 1500
 _LONGEST = 300.0  # seconds that the last start may take
-_LONGEST_START = 10.0  # and any other, where nothing comes any more (both servers paused)
+_LONGEST_STORM = 8.0  # and a storm, where nothing comes any more (all servers paused)
 _LIMITS = {"short": 150, "long": 300}
 
 
 ENDINGS = ("kill", "kill", "kill", "stop", "disk full")
 
 
-def play(seed: str, path: Path, endings: Sequence[str] = (), prompts: int = 40) -> Outcome:
+def play(seed: str, path: Path, endings: Sequence[str] = (), prompts: int = 60) -> Outcome:
     """One round of datasets of so many prompts, whose starts end in these ways, or in drawn ones. Its plan follows from
     the seed; when exactly things strike, the machine decides too."""
     draw = random.Random(seed)
@@ -54,6 +54,7 @@ class _Round:
         self.recipe = self._recipe()
         self.found: dict[str, Found] = {}
         self.kept: dict[Path, bytes] = {}
+        self.milled = 0
 
     def play(self, endings: Sequence[str]) -> Outcome:
         for ending in endings:
@@ -128,26 +129,16 @@ class _Round:
     # starts
 
     def _start(self, ending: str) -> None:
-        """One start among troubles, until it ends by itself or is ended."""
+        """One start among troubles, from its beginning or from when it generates, until it ends or is ended."""
         draw = self.draw
         self.outcome.starts[ending] += 1
+        self.milled = self._count("milling")
         process = self._popen(ending == "disk full")
-        early = draw.random() < 0.25  # while it still prepares, or opens its engines
-        end = time.monotonic() + (draw.uniform(0.1, 2.5) if early else _LONGEST_START)
-        lines = self._lines() + draw.randint(1, self.prompts)
-        down: dict[Served, float] = {}
-        while process.poll() is None and time.monotonic() < end and (early or self._lines() < lines):
-            time.sleep(draw.uniform(0.02, 0.4))
-            server = draw.choice(self.servers)
-            if server not in down and draw.random() < 0.15:
-                server.kill()
-                self.outcome.struck["server killed"] += 1
-                down[server] = time.monotonic() + draw.uniform(0, 1)
-            elif server not in down:
-                server.strike(*trouble(draw))
-            for server in [s for s, until in down.items() if time.monotonic() > until]:
-                server.start()
-                del down[server]
+        if draw.random() < 0.25:
+            self._storm(process, time.monotonic() + draw.uniform(0.1, 3), 1 << 30)
+        else:
+            self._wait_for_milling(process)
+            self._storm(process, time.monotonic() + _LONGEST_STORM, self._lines() + draw.randint(1, 2 * self.prompts))
         if ending == "stop" and process.poll() is None:
             process.send_signal(draw.choice([signal.SIGINT, signal.SIGTERM]))
             self.outcome.struck["interrupt"] += 1
@@ -165,6 +156,32 @@ class _Round:
         for server in self.servers:
             server.start()
         self._look()
+
+    def _storm(self, process: "subprocess.Popen[str]", until: float, lines: int) -> None:
+        """Trouble and kill the servers until then, or until the journals have so many lines."""
+        draw, down = self.draw, dict[Served, float]()
+        while process.poll() is None and time.monotonic() < until and self._lines() < lines:
+            time.sleep(draw.uniform(0.1, 0.6))
+            server = draw.choice(self.servers)
+            if server not in down and draw.random() < 0.2:
+                server.kill()
+                self.outcome.struck["server killed"] += 1
+                down[server] = time.monotonic() + draw.uniform(0, 1)
+            elif server not in down:
+                server.strike(*trouble(draw))
+            for server in [s for s, back in down.items() if time.monotonic() > back]:
+                server.start()
+                del down[server]
+
+    def _wait_for_milling(self, process: "subprocess.Popen[str]") -> None:
+        end = time.monotonic() + _LONGEST
+        while process.poll() is None and time.monotonic() < end and self._count("milling") == self.milled:
+            time.sleep(0.05)
+
+    def _count(self, kind: str) -> int:
+        """How often this stands among the run's events."""
+        events = self.run / "events.jsonl"
+        return events.read_bytes().count(b'"kind":"%s"' % kind.encode()) if events.exists() else 0
 
     def _lines(self) -> int:
         """Journal lines of all datasets."""
