@@ -96,6 +96,7 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
         samplings=[Sampling()],
         voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
         tell=lambda *_: None,
+        kept=tmp_path / "engines.json",
     )
 
     async def body() -> None:
@@ -106,3 +107,15 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
 
     asyncio.run(body())
     assert [engine.closed for engine in engines.values()] == [False, False, True]
+    later = Preflight(
+        gguf=None,
+        logs=tmp_path,
+        tokenizer=tokenizer.load(str(tokenizer_folder)),
+        texts=[],
+        samplings=[Sampling()],
+        voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
+        tell=lambda *_: None,
+        kept=tmp_path / "engines.json",
+    )
+    with pytest.raises(RunError, match="a and c are not the same target"):  # at the next start, where c is alone
+        asyncio.run(later.take(EngineSpec(url="http://c:1")))

@@ -33,6 +33,7 @@ class RunFolder:
         self.control = path / "control.yaml"
         self.tokenizer = path / "tokenizer"
         self.lock = path / "lock"
+        self.engines = path / "engines.json"
         self.events = path / "events.jsonl"
         self.load = path / "load.jsonl"
         self.logs = path / "logs"

@@ -4,9 +4,12 @@ import resource
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
+
 from draftmill.engines import connect
 from draftmill.engines.protocol import Engine, Identity
 from draftmill.errors import RunError
+from draftmill.journal.files import replacing
 from draftmill.mill.seat import Seat, mismatch
 from draftmill.mill.voices import Voices
 from draftmill.recipe import EMBEDDED, EngineSpec, Sampling
@@ -39,6 +42,7 @@ class Preflight:
         samplings: list[Sampling],
         voices: Voices,
         tell: Callable[[str, str, str], None],
+        kept: Path | None = None,
     ) -> None:
         self.compared = 0
         self._gguf = gguf
@@ -50,7 +54,8 @@ class Preflight:
         self._tell = tell
         self._special = sorted(set(tokenizer.special.values()))
         self._engines: list[Engine] = []
-        self._known: list[Identity] = []  # of all that were ever taken: what they gave stands in the journal
+        self._kept = kept
+        self._known = _identities(kept)  # of all that were ever taken, in earlier starts too: what they gave is kept
 
     async def take(self, spec: EngineSpec) -> Seat:
         """An engine's seat. Raises its own EngineError, and RunError where it may not be used in this run."""
@@ -69,7 +74,11 @@ class Preflight:
             self._engines.remove(engine)
             await engine.close()
             raise
-        self._known.append(seat.identity)
+        if seat.identity not in self._known:
+            self._known.append(seat.identity)
+            if self._kept:
+                with replacing(self._kept) as temporary:
+                    temporary.write_bytes(msgspec.json.encode(self._known) + b"\n")
         return seat
 
     def _restarted(self, message: str) -> None:
@@ -83,6 +92,14 @@ class Preflight:
                     "a drafter learns one model: use engines that serve the same weights",
                 )
         refuse_penalty_mixture({known.kind for known in [*self._known, identity]}, self._samplings)
+
+
+def _identities(path: Path | None) -> list[Identity]:
+    """What the engines of earlier starts said of themselves; nothing where that is not known."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Identity]) if path else []
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return []
 
 
 def fit_open_files(seats: list[Seat]) -> None:

@@ -301,6 +301,7 @@ class Run:
             samplings=[self.recipe.sampling_of(d) for d in self.datasets],
             voices=Voices(passages(tokenizer, template, self.recipe.template), self.recipe.engine_tolerance, self.note),
             tell=self.note,
+            kept=self.folder.engines,
         )
         roster = Roster(self.recipe.engines, preflight.take, self.note)
         streams: list[Stream] = []
