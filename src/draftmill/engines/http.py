@@ -8,12 +8,13 @@ has it cut out.
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
+from draftmill import ids
 from draftmill.engines import faults
 from draftmill.errors import EngineError, SetupFault
 
@@ -114,6 +115,14 @@ class Http:
     def decode(self, said: bytes, event: type[T]) -> T:
         """One event of a stream. Raises the same faults as a reply that cannot be read."""
         return self._decode(said, event)
+
+    def ids(self, raw: msgspec.Raw) -> Sequence[int]:
+        """The ids in a reply. Raises the same faults as a reply that cannot be read."""
+        text = bytes(raw)
+        try:
+            return ids.read(text)
+        except msgspec.DecodeError as error:
+            raise faults.of_body(self.name, error, self._clean(text)) from None
 
     def _decode(self, body: bytes, reply: type[T], quote: bool = True) -> T:
         try:
