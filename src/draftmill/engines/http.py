@@ -25,7 +25,9 @@ CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
 # Connections are kept between two calls for less time than any server keeps an idle one, so that a request never meets
 # its close: uvicorn, which SGLang and vLLM run on, waits 5 s. llama.cpp's server may close at once: none is kept there.
 KEPT_SECONDS = {"sglang": 2.0, "vllm": 2.0}
-STREAM_BYTES = 1 << 16  # that wait unread of one stream until its server is held back: there may be thousands
+# That wait unread of one connection until its server is held back. A client that is short of CPU reads all that has
+# come on each of thousands of them before it looks at any.
+STREAM_BYTES = 1 << 15
 END_SECONDS = 1.0  # for the end of a stream behind its last event
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
@@ -74,9 +76,10 @@ class Http:
                 if response.status != 200:
                     said = self._clean(await response.read())
                     raise faults.of_status(self.engine, self.name, response.status, said)
-                lines, piece = _Lines(), b" "
-                while piece:
+                lines, ended = _Lines(), False
+                while not ended:
                     piece = await response.content.readany()
+                    ended = not piece
                     for line in lines.of(piece or b"\n"):
                         if not line.startswith(b"data:") or (said := line[5:].strip()) == b"[DONE]":
                             continue
@@ -86,7 +89,7 @@ class Http:
                         if last:
                             await _read_to_end(response)
                             return
-                    line = said = b""  # not kept while it waits for the next: they may be large
+                    piece = line = said = b""  # not kept while it waits for the next: there may be thousands
         except EngineError:
             raise
         except Exception as error:  # as in _send
@@ -211,6 +214,7 @@ def _socket(address: Any) -> socket.socket:
     family, kind, protocol, _, _ = address
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STREAM_BYTES)
     for option, value in _KEEPALIVE.items():
         if hasattr(socket, option):  # macOS calls the first one otherwise
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
