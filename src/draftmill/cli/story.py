@@ -29,6 +29,7 @@ _LOUD = {
     "absent": "yellow",
     "cap": "yellow",
     "unheard": "yellow",
+    "ends": "yellow",
     "restarted": "yellow",
     "back": "green",
     "control": "cyan",

@@ -38,6 +38,7 @@ from draftmill.mill.target import Target, custom, engine_specs, own_tokenizer, r
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
+from draftmill.render import markers
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Finding
@@ -214,7 +215,7 @@ class Run:
             files=files,
             digests=(loaded.digest(), template.digest()),
             vocab_size=loaded.size,
-            stop_ids=template.stop_ids,
+            stop_ids=markers.find(loaded, template, custom(self.recipe.markers))[0].stop_ids,
         )
 
     def _refuse_other_model(self, settings: Settings, files: dict[str, str]) -> None:
@@ -297,6 +298,7 @@ class Run:
             gguf=self._target.gguf,
             logs=self.folder.logs,
             tokenizer=tokenizer,
+            stop_ids=self.settings.stop_ids,
             texts=self._rendered(tokenizer),
             samplings=[self.recipe.sampling_of(d) for d in self.datasets],
             voices=Voices(passages(tokenizer, template, self.recipe.template), self.recipe.engine_tolerance, self.note),
