@@ -84,6 +84,14 @@ class Preflight:
                     temporary.write_bytes(msgspec.json.encode(self._known) + b"\n")
         return seat
 
+    async def release(self, seat: Seat) -> None:
+        """Let an engine go that is taken out of the run; what it gave binds those that come after it."""
+        try:
+            await self._voices.remember(seat.engine)
+        finally:
+            self._engines = [engine for engine in self._engines if engine is not seat.engine]
+            await seat.close()
+
     def _tell_ends(self, seat: Seat) -> None:
         """An engine with a set of its own stops nowhere else, whatever it is sent."""
         if missing := [id for id in self._stop_ids if seat.own_stops and id not in seat.own_stops]:

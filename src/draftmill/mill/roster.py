@@ -15,7 +15,8 @@ _AGAIN_SECONDS = 15.0  # after which an engine that did not answer is tried agai
 
 class Roster:
     """``take(spec)`` opens an engine and examines it; raises an EngineError where it does not answer, any other
-    DraftmillError where it may not be used. ``tell(kind, subject, message)`` hears of every engine that is not there.
+    DraftmillError where it may not be used. ``release(seat)`` closes one that is taken out. ``tell(kind, subject,
+    message)`` hears of every engine that is not there.
     """
 
     def __init__(
@@ -23,9 +24,11 @@ class Roster:
         specs: Iterable[EngineSpec],
         take: Callable[[EngineSpec], Awaitable[Seat]],
         tell: Callable[[str, str, str], None],
+        release: Callable[[Seat], Awaitable[None]] = Seat.close,
     ) -> None:
         self.seats: list[Seat] = []
         self._take = take
+        self._release = release
         self._tell = tell
         self._wanted = _named(specs)
         self._seated: dict[str, tuple[EngineSpec, Seat]] = {}
@@ -39,11 +42,8 @@ class Roster:
         Those that do not answer now are told, and tried again by ``tend``.
         """
         names = list(self._wanted)
-        taken = await asyncio.gather(*(self._take(self._wanted[n]) for n in names), return_exceptions=True)
-        for name, result in zip(names, taken, strict=True):
-            if isinstance(result, Seat):
-                self._seated[name] = self._wanted[name], result
-                self.seats.append(result)
+        taken = await asyncio.gather(*map(self._seat, names), return_exceptions=True)
+        self.seats += [self._seated[name][1] for name in names if name in self._seated]
         for name, result in zip(names, taken, strict=True):
             if isinstance(result, BaseException):
                 if not self.seats or not isinstance(result, EngineError):
@@ -82,11 +82,15 @@ class Roster:
         await asyncio.gather(*self._work.values(), return_exceptions=True)
         await asyncio.gather(*(seat.close() for _, seat in self._seated.values()), return_exceptions=True)
 
+    async def _seat(self, name: str) -> None:
+        spec = self._wanted[name]
+        self._seated[name] = spec, await self._take(spec)
+
     async def _leave(self, name: str, seat: Seat, loop: Loop) -> None:
         self._tell("leaves", seat.engine.name, "taken out of the run; what it has goes on at the others")
         await loop.leave(seat)
-        del self._seated[name]
-        await seat.close()
+        await self._release(seat)
+        del self._seated[name]  # not before it is closed: a run that ends meanwhile closes all that have a seat
 
     async def _join(self, name: str, spec: EngineSpec, loop: Loop) -> None:
         try:

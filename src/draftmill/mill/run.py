@@ -305,7 +305,7 @@ class Run:
             tell=self.note,
             kept=self.folder.engines,
         )
-        roster = Roster(self.recipe.engines, preflight.take, self.note)
+        roster = Roster(self.recipe.engines, preflight.take, self.note, preflight.release)
         streams: list[Stream] = []
         load_log = None
         try:
