@@ -184,6 +184,28 @@ def test_an_engine_that_was_taken_out_is_closed_and_may_be_put_in_again(tmp_path
     assert again.closed and staying.closed
 
 
+def test_a_fault_of_our_own_about_an_engine_is_told_and_the_run_goes_on(tmp_path: Path) -> None:
+    leaving, staying = Growing(), Growing()
+    world = World({A.url or "": leaving, B.url or "": staying, "http://c:1": KeyError("a bug")})
+
+    async def broken() -> None:
+        raise KeyError("another bug")
+
+    leaving.close = broken  # type: ignore[method-assign]
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: leaving.grown >= 4)
+        roster.want([B, EngineSpec(url="http://c:1")])
+        await until(lambda: world.kinds().count("fault") == 2)
+        await asyncio.sleep(0.05)
+
+    steer(tmp_path, world, [A, B], 40, during)
+    faults = {subject: message for kind, subject, message in world.told if kind == "fault"}
+    assert faults["http://c:1"].startswith("could not be taken in: KeyError: 'a bug'")
+    assert faults["http://a:1"].startswith("could not be closed: KeyError: 'another bug'")
+    assert world.asked.count("http://c:1") == 1
+
+
 class Idle:
     """A loop with nothing in flight."""
 

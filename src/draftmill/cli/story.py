@@ -26,6 +26,7 @@ _LOUD = {
     "stalled": "red",
     "paused": "red",
     "suspect": "red",
+    "fault": "red",
     "absent": "yellow",
     "cap": "yellow",
     "unheard": "yellow",

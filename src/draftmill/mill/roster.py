@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from draftmill.errors import DraftmillError, EngineError
 from draftmill.mill import clock
 from draftmill.mill.loop import Loop
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.seat import Seat
 from draftmill.recipe import EMBEDDED, EngineSpec
 
@@ -35,6 +36,7 @@ class Roster:
         self._due: dict[str, float] = {}  # when an absent one is tried again
         self._refused: dict[str, EngineSpec] = {}  # not tried again as it stands
         self._work: dict[str, asyncio.Task[None]] = {}
+        self._mishaps = Mishaps(tell)
 
     async def open(self) -> None:
         """Open all that are wanted, at once. Raises the first error where none answers, and any that is no EngineError.
@@ -60,7 +62,8 @@ class Roster:
         for name, task in list(self._work.items()):
             if task.done():
                 del self._work[name]
-                task.result()
+                if not task.cancelled() and (error := task.exception()):
+                    self._mishaps.hear(name, "could not be taken out", error)
         for name, (before, seat) in list(self._seated.items()):
             now = self._wanted.get(name)
             if name in self._work or now == before:
@@ -80,7 +83,11 @@ class Roster:
         for task in self._work.values():
             task.cancel()
         await asyncio.gather(*self._work.values(), return_exceptions=True)
-        await asyncio.gather(*(seat.close() for _, seat in self._seated.values()), return_exceptions=True)
+        names = list(self._seated)
+        ends = await asyncio.gather(*(seat.close() for _, seat in self._seated.values()), return_exceptions=True)
+        for name, error in zip(names, ends, strict=True):
+            if error:
+                self._mishaps.hear(name, "could not be closed", error)
 
     async def _seat(self, name: str) -> None:
         spec = self._wanted[name]
@@ -89,7 +96,10 @@ class Roster:
     async def _leave(self, name: str, seat: Seat, loop: Loop) -> None:
         self._tell("leaves", seat.engine.name, "taken out of the run; what it has goes on at the others")
         await loop.leave(seat)
-        await self._release(seat)
+        try:
+            await self._release(seat)
+        except Exception as error:
+            self._mishaps.hear(name, "could not be closed", error)
         del self._seated[name]  # not before it is closed: a run that ends meanwhile closes all that have a seat
 
     async def _join(self, name: str, spec: EngineSpec, loop: Loop) -> None:
@@ -100,6 +110,9 @@ class Roster:
         except DraftmillError as error:
             self._refused[name] = spec
             self._tell("refused", name, error.message)
+        except Exception as error:
+            self._refused[name] = spec
+            self._mishaps.hear(name, "could not be taken in", error)
         else:
             self._due.pop(name, None)
             self._seated[name] = spec, seat

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RecipeError, RenderError, RunError, StorageError
+from draftmill.errors import RecipeError, RenderError, RunError, StorageError, in_words
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
@@ -28,6 +28,7 @@ from draftmill.mill import findings
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.loop import Ending, Limits, Loop
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
 from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
@@ -168,6 +169,7 @@ class Run:
 
     async def _tend(self, loop: Loop, roster: Roster) -> None:
         """While the loop runs: follow the control file, and look after the engines."""
+        mishaps = Mishaps(self.note)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -175,7 +177,12 @@ class Run:
                     self._obey(control, loop, roster)
             except RecipeError as error:
                 self.note("control", "run", "; ".join([error.message, *error.faults]))
-            roster.tend(loop)
+            except Exception as error:
+                mishaps.hear("run", f"{self._control.path} could not be followed", error)
+            try:
+                roster.tend(loop)
+            except Exception as error:
+                mishaps.hear("run", "the engines could not be looked after", error)
 
     # beginning
 
@@ -348,6 +355,9 @@ class Run:
         beside.add_done_callback(loop.crashed)
         try:
             ending = await loop.run()
+        except Exception as error:
+            self.note("ended", "run", f"{Ending.FAILED.value}: {in_words(error)}")
+            raise
         finally:
             beside.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):
