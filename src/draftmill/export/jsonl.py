@@ -7,11 +7,11 @@ import msgspec
 
 from draftmill.errors import RunError, StorageError, UsageFault
 from draftmill.journal.files import disk_advice, replacing
-from draftmill.journal.folder import RunFolder
+from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.reader import encode
 from draftmill.ledger.rows import rows
 from draftmill.ledger.settings import read_settings
-from draftmill.ledger.standing import Standing, load_standing
+from draftmill.ledger.standing import Standing, load_standing, unreadable
 from draftmill.recipe import Recipe
 from draftmill.records import Finish, Row
 
@@ -60,9 +60,13 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
         for name in only or names:
             dataset, files = recipe.dataset(name), folder.dataset(name)
             standing = load_standing(
-                files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts
+                files,
+                samples=dataset.samples,
+                budget=dataset.budget,
+                counts=dataset.budget_counts,
+                vocab_size=settings.vocab_size,
             )
-            notes += _notes(name, standing)
+            notes += _notes(name, files, standing)
             for row in rows(files, standing):
                 if reason := _left_out(row, drop):
                     dropped[reason] += 1
@@ -86,12 +90,9 @@ def _refuse_target(run: Path, target: Path) -> None:
         raise UsageFault(f"--to {target}: lies among the run's own files", f"{run / 'export'} is free for exports")
 
 
-def _notes(name: str, standing: Standing) -> list[str]:
-    tally = standing.tally()
-    notes = [f"{name}: {tally.owed} prompts are still owed"] if tally.owed else []
-    if standing.unknown_lines:
-        notes.append(f"{name}: {len(standing.unknown_lines)} lines of the journal are not understood and left out")
-    return notes
+def _notes(name: str, files: DatasetFolder, standing: Standing) -> list[str]:
+    owed = standing.tally().owed
+    return ([f"{name}: {owed} prompts are still owed"] if owed else []) + unreadable(files, standing)
 
 
 def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:

@@ -117,7 +117,7 @@ class Run:
         def look(dataset: Dataset, standing: Standing) -> Figure | None:
             return self._drift(dataset, standing, renew=start.ending is Ending.DONE)
 
-        return read_result(self.folder, self.recipe, self.datasets, start, look)
+        return read_result(self.folder, self.settings, self.recipe, self.datasets, start, look)
 
     def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
         """(prompt, answer) of a dataset's first rows, as text; the answer begins with the first supervised token."""
@@ -259,6 +259,7 @@ class Run:
             dialect=dialect,
             on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
         )
+        folder.prompts_seal.unlink(missing_ok=True)  # the prompts are written anew, the head of them as it was
         report = preparation.run(source)
         self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
         return report
@@ -291,6 +292,8 @@ class Run:
             budget=dataset.budget,
             counts=dataset.budget_counts,
             retry_errors=retry_errors,
+            vocab_size=self.settings.vocab_size,
+            seal=True,
         )
         if missing := lost(folder, standing):
             self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
