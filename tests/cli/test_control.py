@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import KEY, command, draftmill, environment, questions, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import (
+    KEY,
+    command,
+    draftmill,
+    environment,
+    in_process,
+    questions,
+    read_jsonl,
+    write_jsonl,
+    write_recipe,
+)
 from tests.conftest import EmbeddedServer
 
 
@@ -48,7 +58,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
     ) as process:
         wait(lambda: "paused: nothing new is sent, what is in flight goes on, as" in events())
         journal = len(read_jsonl(out / "chat" / "raw_responses.jsonl"))
-        twin = embedded_server.url.replace("127.0.0.1", "localhost")
+        twin = embedded_server.url.replace("127.0.0.1", "127.1")  # for a name that is not known to be this machine's
         spec = f'{{"{embedded_server.url}": false, "{twin}": {{"api_key_env": "{KEY}", "concurrency": 2}}}}'
         (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')
         wait(lambda: '"joins"' in events() and '"leaves"' in events())
@@ -71,6 +81,11 @@ def test_what_it_cannot_follow_is_refused_and_changes_nothing(recipe: Path) -> N
     out = recipe.parent / "run"
     nothing = draftmill("control", out, "--pause")
     assert nothing.returncode == 2 and "no run has begun there" in nothing.stderr
+    for wrong in (recipe, recipe.parent, recipe.parent / "nowhere"):
+        refused = in_process("control", wrong)
+        assert refused.returncode == 2 and f"{wrong}: no run has begun there" in refused.stderr
+        exported = in_process("export", wrong)
+        assert exported.returncode == 1 and f"{wrong}: holds no run" in exported.stderr
 
 
 @pytest.mark.embedded

@@ -1,9 +1,12 @@
 """``draftmill control``: change a run while it is on, through the control file in its folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from draftmill.recipe import Wish
 
 
 def control(
@@ -45,11 +48,12 @@ def control(
     recipe = Recipe.model_validate(settings.recipe)
     file = ControlFile(folder.control)
     before = Control() if clear else file.read()
-    engines = dict.fromkeys(no_engine or (), False) | dict(map(_engine, engine or ()))
+    engines: dict[str, Wish] = dict.fromkeys(no_engine or (), False)
+    engines |= dict(map(_engine, engine or ()))
     data = before.model_dump() | ({} if pause is None else {"pause": pause})
     data["concurrency"] = before.concurrency | _by_name(concurrency, list(recipe.lanes))
     data["budgets"] = before.budgets | _by_name(budget, [dataset.name for dataset in recipe.datasets])
-    data["engines"] = before.engines | engines
+    data["engines"] = before.engines_with(engines)
     now = check_control(data, "control")
     now.over(recipe)
     if now != before or clear:
@@ -69,10 +73,10 @@ def _by_name(text: str | None, names: list[str]) -> dict[str, object]:
     return {name: value for target, value in given for name in ([target] if target else names)}
 
 
-def _engine(text: str) -> tuple[str, object]:
+def _engine(text: str) -> "tuple[str, Wish]":
     url, equals, value = text.partition("=")
     return (url, _number(value)) if equals else (text, True)
 
 
-def _number(text: str) -> object:
+def _number(text: str) -> int | str:
     return int(text) if text.strip().isdecimal() else text.strip()

@@ -37,7 +37,7 @@ def read_settings(folder: RunFolder) -> Settings | None:
     """The settings of a run, or None where none has begun. Raises StorageError for a damaged file."""
     try:
         return msgspec.convert(yaml.safe_load(folder.settings.read_text()), Settings)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, yaml.YAMLError, msgspec.ValidationError) as error:
         first = str(error).splitlines()[0]

@@ -31,8 +31,8 @@ def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
         there = next((c for c in ((column,) if column else _COLUMNS) if c in row), None)
         found = f" ({there!r} is {json_text.kind(row[there])})" if there else ""
         raise RowFault(f"no text in column {expected}{found}")
-    found = next((a for each in _ANSWERS if each != name and (a := answer(row.get(each)))), [])
-    return recorded(row, [{"role": USER, "content": text(row, name)}, *found])
+    beside = next((said for each in _ANSWERS if each != name and (said := answer(row.get(each)))), [])
+    return recorded(row, [{"role": USER, "content": text(row, name)}, *beside])
 
 
 def answer(value: object) -> list[Message]:
