@@ -114,3 +114,12 @@ def test_what_changed_harmlessly_is_named() -> None:
     moved = merged(old, recipe(engines=["http://127.0.0.1:2", "embedded"]))
     expected = ["with engines.1", "with engines.http://127.0.0.1:2", "without engines.http://127.0.0.1:1"]
     assert harmless(old, moved) == expected
+
+
+def test_a_dataset_that_leaves_the_recipe_and_comes_back_is_told() -> None:
+    frozen = settings_of(recipe(), date="", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,))
+    without = merged(frozen, recipe(datasets=BASE["datasets"][:1]))
+    assert (without.left_out, without.recipe) == (["b"], frozen.recipe)
+    assert harmless(frozen, without) == ["datasets.b left out"]
+    again = merged(without, recipe())
+    assert again == frozen and harmless(without, again) == ["datasets.b again"]

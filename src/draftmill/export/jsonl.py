@@ -36,6 +36,8 @@ class Exported(msgspec.Struct, frozen=True):
 def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Exported:
     """Write the counting rows of a run's datasets into one file, whole or not at all.
 
+    They are those that its recipe still has, or ``only`` these.
+
     Raises UsageFault for a target that must not be overwritten and for an unknown dataset or filter, RunError where
     there is no run, or not one row.
     """
@@ -45,19 +47,24 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
     if settings is None:
         raise RunError(f"{run}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
     recipe = Recipe.model_validate(settings.recipe)
-    names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
-    _refuse_unknown("dataset", only, names)
+    there = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
+    _refuse_unknown("dataset", only, there)
+    names = only or tuple(name for name in there if name not in settings.left_out)
     _refuse_unknown("filter", drop, list(FILTERS))
     written: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
-    notes: list[str] = []
+    notes = [
+        f"{name}: is left out, since the recipe has it no more; --only {name} writes it"
+        for name in settings.left_out
+        if name in there and not only
+    ]
     supervised = 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{target}: cannot be written: {error.strerror or error}", disk_advice(error)) from error
     with replacing(target) as temporary, temporary.open("wb", buffering=1 << 20) as file:
-        for name in only or names:
+        for name in names:
             dataset, files = recipe.dataset(name), folder.dataset(name)
             standing = load_standing(
                 files,

@@ -91,7 +91,7 @@ class Run:
 
     def find(self) -> dict[str, list[Finding]]:
         """What was found out about the model, by dataset that it matters to; told where that was not done yet."""
-        found = {d.name: findings.about(self._report(d), self._dialect(d)) for d in self.datasets}
+        found = {d.name: findings.about(self._report(d), self._dialect(d), d.history) for d in self.datasets}
         for finding, names in findings.together(found).items():
             if finding not in self._told:
                 self._told.add(finding)
@@ -199,7 +199,7 @@ class Run:
             frozen_settings.refuse_changes(self.folder, settings, self.recipe)
             self._refuse_other_model(settings, files)
             merged = frozen_settings.merged(settings, self.recipe)
-            if merged.recipe == settings.recipe:
+            if merged == settings:
                 return settings
             changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
             self.note("recipe", "run", f"continued with {changed}")

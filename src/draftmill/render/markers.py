@@ -215,9 +215,11 @@ def _not_one_token(tokenizer: Tokenizer, role: Role, text: str) -> Finding:
     message = _split(tokenizer, text, role)
     if role in (Role.THINK_OPEN, Role.THINK_CLOSE):
         meaning = "thinking cannot be told from content: it stays in the content of earlier turns"
-        return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS, _TOKENIZER)
+        recorded = "thinking cannot be told from content; the recorded history does not need it"
+        return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS, _TOKENIZER, recorded)
     meaning = "tool calls cannot be told from content: a conversation ends at the first call that it would need"
-    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.CALLS, _TOKENIZER)
+    recorded = "tool calls of an answer cannot be told from content; recorded calls are rendered as the template does"
+    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.CALLS, _TOKENIZER, recorded)
 
 
 def _no_end(message: str, advice: str) -> Finding:
