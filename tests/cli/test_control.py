@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.command import (
     KEY,
@@ -131,8 +132,13 @@ def test_wrong_options_name_what_is_wrong(recipe: Path) -> None:
         (["--budget", "chat=5Q"], "'5Q' is not a count"),
         (["--concurrency", "short=0"], "must be auto or a whole number"),
         (["--engine", "127.0.0.1:3"], "is not a server's URL"),
+        (["--concurrency", ""], "must be auto or a whole number"),
+        (["--no-engine", "http://gpu-9:1"], "the run has no such engine; it has http://127.0.0.1:"),
     ):
         wrong = draftmill("control", out, *options)
         assert wrong.returncode == 2 and told in wrong.stderr, wrong.stderr
     assert not (out / "control.yaml").exists()
     assert "nothing but what the recipe says" in draftmill("control", out).stderr
+    (url,) = [spec["url"] for spec in yaml.safe_load(recipe.read_text())["engines"]]
+    last = draftmill("control", out, "--no-engine", url.replace("127.0.0.1", "localhost"))
+    assert last.returncode == 0 and "no engine is left" in last.stderr

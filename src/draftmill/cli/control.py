@@ -55,7 +55,11 @@ def control(
     data["budgets"] = before.budgets | _by_name(budget, [dataset.name for dataset in recipe.datasets])
     data["engines"] = before.engines_with(engines)
     now = check_control(data, "control")
-    now.over(recipe)
+    after = now.over(recipe)
+    for url in no_engine or ():
+        if not before.knows(url, recipe):
+            there = ", ".join(spec.url or "embedded" for spec in before.over(recipe).engines)
+            raise UsageFault(f"--no-engine {url}: the run has no such engine; it has {there or 'none'}")
     if now != before or clear:
         file.write(now)
     held = is_held(folder.lock)
@@ -63,12 +67,14 @@ def control(
         label("control", line)
     if now == Control():
         label("control", "nothing but what the recipe says")
+    if not after.engines:
+        label("control", "no engine is left: nothing is generated until one is put in", style="yellow")
     label("run", "is on and follows within a second or two" if held else "is not on: this holds from its next start")
 
 
 def _by_name(text: str | None, names: list[str]) -> dict[str, object]:
     """``64`` for all, or ``short=150,long=32``."""
-    parts = [part.strip().rpartition("=") for part in text.split(",")] if text else []
+    parts = [] if text is None else [part.strip().rpartition("=") for part in text.split(",")]
     given = [(name.strip(), _number(value)) for name, _, value in parts]
     return {name: value for target, value in given for name in ([target] if target else names)}
 

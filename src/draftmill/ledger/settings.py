@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from pydantic import ValidationError
 
 from draftmill import __version__
 from draftmill.errors import RunError, StorageError
@@ -40,9 +41,15 @@ class Settings(msgspec.Struct, frozen=True):
 def read_settings(folder: RunFolder) -> Settings | None:
     """The settings of a run, or None where none has begun. Raises StorageError for a damaged file."""
     try:
-        return msgspec.convert(yaml.safe_load(folder.settings.read_text()), Settings)
+        settings = msgspec.convert(yaml.safe_load(folder.settings.read_text()), Settings)
+        Recipe.model_validate(settings.recipe)
+        return settings
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        what = f"{'.'.join(map(str, ('recipe', *fault['loc'])))}: {fault['msg']}"
+        raise StorageError(f"{folder.settings}: cannot be read: {what}", "restore it, or start a new run") from None
     except (OSError, ValueError, yaml.YAMLError, msgspec.ValidationError) as error:
         first = str(error).splitlines()[0]
         raise StorageError(f"{folder.settings}: cannot be read: {first}", "restore it, or start a new run") from error

@@ -82,6 +82,10 @@ class Control(Part):
         new = {_key(url) for url in wishes}
         return {url: wish for url, wish in self.engines.items() if _key(url) not in new} | wishes
 
+    def knows(self, url: str, recipe: Recipe) -> bool:
+        """Whether the recipe has this engine, or this file says anything of it."""
+        return _key(url) in {_key(each) for each in (*self.engines, *(s.url or EMBEDDED for s in recipe.engines))}
+
     def text(self) -> str:
         """The text of a control file: what differs from nothing at all."""
         data = self.model_dump(mode="json", exclude_defaults=True)
