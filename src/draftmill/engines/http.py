@@ -16,7 +16,7 @@ import msgspec
 
 from draftmill import ids
 from draftmill.engines import faults
-from draftmill.errors import EngineError, SetupFault
+from draftmill.errors import EngineError, SetupFault, TransportFault
 
 T = TypeVar("T")
 
@@ -45,6 +45,7 @@ class Http:
         self._key = key
         self._generating: aiohttp.ClientSession | None = None
         self._controlling: aiohttp.ClientSession | None = None
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"Http({self.engine} at {self.name})"
@@ -102,6 +103,8 @@ class Http:
         return await self._send("GET", path, None, patient=False)
 
     async def close(self) -> None:
+        """For good: a call that comes later, of somebody who still holds the engine, must not open a session again."""
+        self._closed = True
         for session in (self._generating, self._controlling):
             if session is not None:
                 await session.close()
@@ -147,6 +150,8 @@ class Http:
 
     def _session(self, patient: bool) -> aiohttp.ClientSession:
         session = self._generating if patient else self._controlling
+        if self._closed:
+            raise TransportFault(f"{self.name}: is not used any more: its connections are closed")
         if session is None:
             headers = {"Content-Type": "application/json"}
             if self._key:

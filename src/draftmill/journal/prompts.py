@@ -1,5 +1,6 @@
 """Read ``prompts.jsonl``: the prompts of one dataset, in position order, one line each."""
 
+import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,10 +9,13 @@ from typing import IO, TypeVar
 import msgspec
 
 from draftmill.errors import StorageError
+from draftmill.journal.files import replacing
 from draftmill.journal.index import WORTH, PromptIndex, read_prompt_index, write_prompt_index
 from draftmill.records import Message, Tool, Turn
 
 T = TypeVar("T")
+
+_RESTORE = "the prompts decide what every answer belongs to: restore the file, or start a new run"
 
 
 class PromptHead(msgspec.Struct, frozen=True):
@@ -69,10 +73,18 @@ def read_ids(path: Path) -> Iterator[PromptId]:
     return _read(path, msgspec.json.Decoder(PromptId))
 
 
-def index_of(path: Path, index: Path, worth: int = WORTH) -> PromptIndex:
-    """The ids of a dataset's prompts and their places. Raises StorageError where positions do not follow each other."""
-    if found := read_prompt_index(path, index):
+def index_of(
+    path: Path, index: Path, worth: int = WORTH, seal: Path | None = None, sealing: bool = False
+) -> PromptIndex:
+    """The ids of a dataset's prompts and their places. Raises StorageError where positions do not follow each other.
+
+    ``seal`` holds the SHA-256 of the file as a run first found it, so that nothing changed in it becomes another row;
+    ``sealing`` writes it where there is none. An index stands for a file that was held against its seal.
+    """
+    sealed = _sealed(seal)
+    if (sealed or not sealing) and (found := read_prompt_index(path, index)):
         return found
+    hash = hashlib.sha256()
     ids, offsets, offset = bytearray(), array("q"), 0
     tokens, supervised = array("I"), array("I")
     decoder = msgspec.json.Decoder(PromptId)
@@ -84,12 +96,37 @@ def index_of(path: Path, index: Path, worth: int = WORTH) -> PromptIndex:
             ids += bytes.fromhex(prompt.id)
             offsets.append(offset)
             offset += len(line)
+            hash.update(line)
             tokens.append(len(prompt.loss_mask or ()))
             supervised.append(sum(prompt.loss_mask or ()))
+    if sealed and sealed != hash.hexdigest():
+        changed = f"{path}: was changed since the run began: its SHA-256 is not that in {seal}"
+        raise StorageError(changed, _RESTORE)
+    if seal and sealing and not sealed:
+        _write_seal(seal, hash.hexdigest(), path.name)
     passed = any(tokens)
     made = PromptIndex(bytes(ids), offsets, tokens if passed else None, supervised if passed else None)
     write_prompt_index(path, index, made, worth)
     return made
+
+
+def _sealed(seal: Path | None) -> str:
+    """What a seal says, or "" where there is none."""
+    try:
+        return seal.read_text().partition(" ")[0] if seal else ""
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        return "damaged"
+
+
+def _write_seal(seal: Path, digest: str, name: str) -> None:
+    """As sha256sum writes and checks it. One that cannot be written is done without."""
+    try:
+        with replacing(seal) as temporary:
+            temporary.write_text(f"{digest}  {name}\n")
+    except StorageError:
+        pass
 
 
 class Heads:
@@ -147,5 +184,4 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", line: bytes, path: Path, number
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        advice = "the prompts decide what every answer belongs to: restore the file, or start a new run"
-        raise StorageError(f"{path}:{number}: is not a prompt: {error}", advice) from None
+        raise StorageError(f"{path}:{number}: is not a prompt: {error}", _RESTORE) from None

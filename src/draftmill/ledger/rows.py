@@ -25,9 +25,10 @@ def row(dataset: str, prompt: PromptHead, completion: Completion) -> Row:
     """
     prompt_ids = completion.prompt_ids if completion.turn else prompt.prompt_ids
     if completion.id != prompt.id or completion.prompt_tokens != len(prompt_ids):
+        counts = f"it was generated behind {completion.prompt_tokens} tokens, the prompt has {len(prompt_ids)}"
         raise StorageError(
-            f"dataset {dataset}: the completion of position {completion.position} does not belong to its prompt",
-            "the prompts or the journal were changed by hand; restore them, or start a new run",
+            f"dataset {dataset}: the completion of position {prompt.position} does not belong to its prompt: {counts}",
+            "prompts or journal were changed: restore them, or take that line out of the journal to draw it again",
         )
     return Row(
         input_ids=prompt_ids + completion.output_ids,
