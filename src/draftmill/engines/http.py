@@ -27,7 +27,7 @@ CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
 KEPT_SECONDS = {"sglang": 2.0, "vllm": 2.0}
 # That wait unread of one connection until its server is held back. A client that is short of CPU reads all that has
 # come on each of thousands of them before it looks at any.
-STREAM_BYTES = 1 << 15
+STREAM_BYTES = 1 << 14
 END_SECONDS = 1.0  # for the end of a stream behind its last event
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s

@@ -30,6 +30,7 @@ from draftmill.recipe import Concurrency, Lane, Order
 from draftmill.records import Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
+_HEARD = 2000  # growing answers told of a second: half a core; where more are in flight, each is told of less often
 _TELL_SECONDS = 5.0  # the forecast and the watch for stalls hear of growing answers at least so often
 
 
@@ -339,7 +340,7 @@ class Loop:
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
             tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
             seed=seed,
-            tell_every=min(self._limits.checkpoint or 1.0, _TELL_SECONDS),
+            tell_every=min(max(self._limits.checkpoint or 1.0, len(self._calls) / _HEARD), _TELL_SECONDS),
         )
 
     def _landed(self, task: "asyncio.Task[None]") -> None:
