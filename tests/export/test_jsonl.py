@@ -5,8 +5,8 @@ import pytest
 
 from draftmill.errors import RunError, StorageError, UsageFault
 from draftmill.export.jsonl import export_jsonl
+from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.settings import merged, read_settings, settings_of, write_settings
 from draftmill.recipe import Recipe

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from draftmill.errors import StorageError
+from draftmill.ids import encode
 from draftmill.journal import index as indices
 from draftmill.journal.index import entries
 from draftmill.journal.prompts import Heads, index_of
-from draftmill.journal.reader import Entry, UnknownLine, encode, scan, scan_from
+from draftmill.journal.reader import Entry, UnknownLine, scan, scan_from
 from draftmill.journal.writer import Appender
 from draftmill.ledger.order import conversation_id
 from draftmill.records import Completion, Finish, Prompt

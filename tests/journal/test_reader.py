@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmill.errors import StorageError
-from draftmill.journal.reader import Entry, UnknownLine, completion_at, encode, scan
+from draftmill.ids import encode
+from draftmill.journal.reader import Entry, UnknownLine, completion_at, scan
 from draftmill.journal.writer import Appender
 from draftmill.records import Completion, Finish
 

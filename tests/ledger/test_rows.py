@@ -5,8 +5,8 @@ import msgspec
 import pytest
 
 from draftmill.errors import StorageError
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.rows import lost, refresh_rows
 from draftmill.ledger.standing import load_standing, unreadable

@@ -59,16 +59,16 @@ class Http:
 
     async def post(self, path: str, body: Mapping[str, Any], reply: type[T], patient: bool = False) -> T:
         """Send JSON. ``patient`` waits as long as the server takes."""
-        return self._decode(await self._call("POST", path, msgspec.json.encode(body), patient), reply)
+        return self._decode(await self._call("POST", path, ids.encode(body), patient), reply)
 
     async def send(self, path: str, body: Mapping[str, Any]) -> None:
         """A control call whose answer says nothing."""
-        await self._call("POST", path, msgspec.json.encode(body), patient=False)
+        await self._call("POST", path, ids.encode(body), patient=False)
 
     async def stream(self, path: str, body: Mapping[str, Any], hear: Callable[[bytes], bool]) -> None:
         """Send JSON and give ``hear`` the server-sent events of the answer as they come, until it says that one was the
         last. Waits as long as the server takes."""
-        data, hearing = msgspec.json.encode(body), False
+        data, hearing = ids.encode(body), False
         try:
             call = self._session(True).post(
                 self.url + path, data=data, allow_redirects=False, read_bufsize=STREAM_BYTES

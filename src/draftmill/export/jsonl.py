@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from draftmill.errors import RunError, StorageError, UsageFault
+from draftmill.ids import encode
 from draftmill.journal.files import disk_advice, replacing
 from draftmill.journal.folder import DatasetFolder, RunFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.rows import rows
 from draftmill.ledger.settings import read_settings
 from draftmill.ledger.standing import Standing, load_standing, unreadable

@@ -8,7 +8,6 @@ from typing import IO, Annotated, Generic, TypeVar
 import msgspec
 
 from draftmill.errors import StorageError
-from draftmill.ids import as_json
 from draftmill.records import Completion, Ended, Finish
 
 
@@ -62,7 +61,6 @@ class _Line(msgspec.Struct, Generic[Id], frozen=True):
 
 
 _completion = msgspec.json.Decoder(Completion)
-encode = msgspec.json.Encoder(enc_hook=as_json).encode
 # its index said otherwise: only a large file that was changed in the middle, to the same size, comes here
 _ADVICE = "restore it, or delete raw_responses.index beside it: the line is then told and its prompt owed again"
 

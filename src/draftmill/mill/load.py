@@ -8,7 +8,7 @@ import msgspec
 
 from draftmill.engines.protocol import Load
 from draftmill.errors import EngineError
-from draftmill.journal.reader import encode
+from draftmill.ids import encode
 from draftmill.mill import clock
 from draftmill.mill.growth import Growth
 from draftmill.mill.mishaps import Mishaps

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -317,7 +317,7 @@ class Loop:
         self.clamped += room < limit
         rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
         seed = redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None
-        ids = prompt.prompt_ids + work.begun if work.begun else prompt.prompt_ids
+        ids = [*prompt.prompt_ids, *work.begun] if work.begun else prompt.prompt_ids
         request = self._request(seat, stream, prompt, ids, max(rest, 0), seed)
         call = Call(lane, seat, stream, work, request)
         if rest < 1:  # the limit was lowered below what is there already, or the context ends here
@@ -331,7 +331,7 @@ class Loop:
         task.add_done_callback(self._landed)
 
     def _request(
-        self, seat: Seat, stream: Stream, prompt: PromptHead, ids: list[int], limit: int, seed: int | None = None
+        self, seat: Seat, stream: Stream, prompt: PromptHead, ids: Sequence[int], limit: int, seed: int | None = None
     ) -> Request:
         return Request(
             prompt_ids=ids,

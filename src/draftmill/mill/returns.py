@@ -19,7 +19,7 @@ from draftmill.errors import (
     SetupFault,
     TransportFault,
 )
-from draftmill.journal.reader import encode
+from draftmill.ids import encode
 from draftmill.mill import clock
 from draftmill.mill.call import Call
 from draftmill.mill.mishaps import Mishaps
@@ -99,7 +99,7 @@ class Returns:
         """Journal a whole answer; where its conversation goes on, the next turn follows once that is durable."""
         stream, work, completion = call.stream, call.work, call.completion(reply)
         if stream.dialogue and not (talk := stream.talk(work)).over:
-            ids = work.prompt.prompt_ids
+            ids = list(work.prompt.prompt_ids)
             ended = stream.dialogue.answered(talk, ids, list(completion.output_ids), completion.finish_reason)
             completion = replace(completion, more=ended is None, ended=ended)
         line = encode(completion)

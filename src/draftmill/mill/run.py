@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from draftmill.errors import RecipeError, RenderError, RunError, StorageError, in_words
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
-from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
