@@ -10,18 +10,11 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from draftmill.errors import RecipeError
+from draftmill.recipe.count import Count
 from draftmill.recipe.faults import explained
 from draftmill.recipe.file import read_yaml
-from draftmill.recipe.model import (
-    EMBEDDED,
-    Concurrency,
-    Count,
-    EngineSpec,
-    Recipe,
-    check_concurrency,
-    one_of,
-    plain_url,
-)
+from draftmill.recipe.fit import EMBEDDED, one_of
+from draftmill.recipe.model import Concurrency, EngineSpec, Recipe, check_concurrency, plain_url
 from draftmill.recipe.part import Part
 
 Wish = bool | int | str | dict[str, Any]
