@@ -12,9 +12,7 @@ from draftmill.render.wordbook import Wordbook
 from tests.render.tiny import BYTES, MERGES, VOCABULARY
 
 GPT2 = wordbook._GPT2
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 O200K = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -32,7 +30,9 @@ def split(pattern: str) -> Any:
     return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
-def made(*steps: Any, normalizer: Any = None, added: tuple[str, ...] = ("<|im|>", "<|im_end|>"), **token: Any) -> Tokenizer:
+def made(
+    *steps: Any, normalizer: Any = None, added: tuple[str, ...] = ("<|im|>", "<|im_end|>"), **token: Any
+) -> Tokenizer:
     backend = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(VOCABULARY)}, merges=MERGES))
     backend.pre_tokenizer = pre_tokenizers.Sequence(list(steps)) if len(steps) > 1 else steps[0]
     if normalizer:
@@ -52,10 +52,9 @@ KINDS = {
     "deepseek": made(*map(split, DEEPSEEK), BYTE_LEVEL),
     "without added tokens": made(split(LLAMA3), BYTE_LEVEL, added=()),
 }
-PIECES = st.sampled_from(
-    [*"aZ19 '_\"-.\t\n\r\\/<|>éßıſK²½ªıİǅ中あア한กนไʼ🙂\u200b\u00a0\u2028\u3000\x0b\x1c\x85\u0301", "'s", "'LL", "hi", " hi", "123"]
-    + ["<|im|>", "<|im_end|>", "<|im", "  ", "\n\n", "你好", " ", "e\u0301"]
-)
+LETTERS = "aZ19 '_\"-.\t\n\r\\/<|>éßıſK²½ªıİǅ中あア한กนไʼ🙂\u200b\u00a0\u2028\u3000\x0b\x1c\x85\u0301"
+PARTS = ("'s", "'LL", "hi", " hi", "123", "<|im|>", "<|im_end|>", "<|im", "  ", "\n\n", "你好", " ", "e\u0301")
+PIECES = st.sampled_from([*LETTERS, *PARTS])
 TEXTS = st.lists(PIECES, max_size=24).map("".join) | st.text(max_size=24)
 
 

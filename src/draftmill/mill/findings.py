@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from draftmill.mill.prompts import Prepared
+from draftmill.mill.prepared import Prepared
 from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Concern, Finding, tools_as_text
 

@@ -134,6 +134,11 @@ class Recipe(Part):
             values[key] = getattr(self, key) if getattr(dataset, key) is None else getattr(dataset, key)
         return dataset.model_copy(update=values)
 
+    def resolved(self) -> dict[str, Any]:
+        """The recipe as a run keeps it: shares are numbers of samples by now, whatever datasets come and go."""
+        dump = self.model_dump(mode="json")
+        return dump | {"samples": None, "datasets": [dataset | {"share": None} for dataset in dump["datasets"]]}
+
     def quotas(self) -> dict[str, int]:
         """The part of ``samples`` that each dataset with a ``share`` gets, at least 1; they add up to it."""
         shares = {d.name: d.share for d in self.datasets if d.share}

@@ -14,7 +14,10 @@ from draftmill.render.gguf import gguf_stop_ids, load_gguf_tokenizer
 from draftmill.render.wordbook import Wordbook
 
 _HUB_SECONDS = 20.0
-_CHECKED_FIRST, _CHECKED_EVERY = 64, 256  # texts that the wordbook gives ids to, and that the tokenizer is asked about too
+_CHECKED_FIRST, _CHECKED_EVERY = (
+    64,
+    256,
+)  # texts that the wordbook gives ids to, and that the tokenizer is asked about too
 
 
 class Tokenizer:

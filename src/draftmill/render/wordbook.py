@@ -1,11 +1,11 @@
 """The ids of words that were seen before: what a tokenizer would give, in a tenth of its time.
 
-A byte-level BPE cuts a text at its added tokens, then into words by a regular expression, and gives each word its ids by
-itself. So a word has the same ids wherever it stands, and most words of a dataset are few. The words are cut here by the
-same expression, and the tokenizer's own model is asked once for each.
+A byte-level BPE cuts a text at its added tokens, then into words by a regular expression, and gives each word its ids
+by itself. So a word has the same ids wherever it stands, and most words of a dataset are few. The words are cut here by
+the same expression, and the tokenizer's own model is asked once for each.
 
-What is not certain to be cut alike is left to the tokenizer: one of another make, and texts with characters that the two
-engines of regular expressions could take for different things.
+What is not certain to be cut alike is left to the tokenizer: one of another make, and texts with characters that the
+two engines of regular expressions could take for different things.
 """
 
 import json
@@ -19,7 +19,7 @@ _MOST = 200_000  # words remembered, some 40 MB; then it begins anew
 _LONGEST = 64  # characters of a word that is worth remembering
 
 # Beyond ASCII: letters and signs of the common scripts, all of them in Unicode for decades. White space but the four of
-# ASCII is not in it (what counts as such differs), nor the long s and the like, which are an s where case is not looked at.
+# ASCII is not in it (what counts as such differs), nor the long s and its like: an s where case is not looked at.
 _DOUBTFUL = re.compile(
     r"[^\t\n\r\x20-\x7e\u00a1-\u00ac\u00ae-\u012f\u0131-\u017e\u0391-\u03a1\u03a3-\u03c9\u0401-\u044f\u0451-\u045f"
     r"\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u0905-\u0939\u2010-\u2027\u2030-\u205e\u20ac\u2190-\u2193\u2200-\u22ff"
@@ -103,7 +103,7 @@ class Wordbook:
 
 
 def _is_plain(made: dict[str, Any]) -> bool:
-    """Whether a tokenizer does nothing to a text but to cut it, first at its added tokens, and gives ids to the pieces."""
+    """Whether a tokenizer only cuts a text, first at its added tokens, and gives ids to the pieces."""
     model, added = made["model"], made["added_tokens"]
     return (
         model["type"] == "BPE"

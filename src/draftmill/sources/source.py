@@ -1,5 +1,6 @@
 """One dataset of a recipe as a stream of conversations: where it lies, what format it has, and its rows."""
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -59,8 +60,24 @@ def open_source(dataset: Dataset, base: Path) -> Source:
         origin = hub.open_dataset(dataset.source, dataset.subset)
     else:
         origin = open_files(dataset.source, base)
-    chosen, why = formats.choose(dataset.format, _sample(origin), dataset.column, origin.names[0])
+    sample = _sample(origin)
+    _refuse_unknown_columns(dataset, sample)
+    chosen, why = formats.choose(dataset.format, sample, dataset.column, origin.names[0])
     return Source(chosen.NAME, why, origin.names, origin, dataset)
+
+
+def _refuse_unknown_columns(dataset: Dataset, rows: list[dict[str, Any]]) -> None:
+    """Raises SourceError for a column of ``where`` that not one of the first rows has: it is misspelt, as a rule."""
+    columns = {name for row in rows for name in row}
+    for column, wanted in dataset.where.items():
+        absent_too = None in (wanted if isinstance(wanted, list) else [wanted])
+        if column not in columns and not absent_too:
+            close = difflib.get_close_matches(column, columns, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise SourceError(
+                f"dataset {dataset.name}: where: none of its first {len(rows)} rows has a column {column!r}",
+                f"{hint}the columns are {', '.join(sorted(columns))}",
+            )
 
 
 def _sample(origin: LocalFiles | hub.HubDataset) -> list[dict[str, Any]]:
