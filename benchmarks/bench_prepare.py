@@ -5,7 +5,8 @@
 Synthetic ShareGPT rows: words of the model's vocabulary drawn as words are in a language (Zipf), four in ten rows with
 an earlier round. The loop reads the rows, makes messages of them, and keeps the ids: no order, no report, no file. Both
 begin with a loaded tokenizer; `prepare` is ``Run.prepare``, worker processes, spool and files included. Memory is the
-peak of what all its processes hold together (PSS, where the kernel tells it, else RSS).
+peak of what all its processes hold together (PSS, where the kernel tells it, else RSS). Rows a second of CPU time, of all
+processes together, are given as well: they hardly depend on what else the machine does.
 """
 
 import argparse
@@ -52,17 +53,22 @@ def write_rows(path: Path, count: int, tokenizer: Any) -> None:
             file.write(json.dumps({"conversations": [{"from": who, "value": said} for who, said in turns]}) + "\n")
 
 
-def plain_loop(path: Path, rows: int, tokenizer: Any) -> tuple[float, list[list[int]]]:
-    """(rows a second, ids) of the loop that anybody would write."""
+def plain_loop(path: Path, rows: int, tokenizer: Any) -> tuple[float, float, list[list[int]]]:
+    """(rows a second, rows a second of CPU time, ids) of the loop that anybody would write."""
     ids = []
-    started = time.perf_counter()
+    started, used = time.perf_counter(), _cpu()
     with path.open() as file:
         for line in itertools.islice(file, rows):
             turns = json.loads(line)["conversations"][:-1]
             messages = [{"role": ROLES[turn["from"]], "content": turn["value"]} for turn in turns]
             out = tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=True)
             ids.append(out["input_ids"] if not isinstance(out, list) else out)
-    return len(ids) / (time.perf_counter() - started), ids
+    return len(ids) / (time.perf_counter() - started), len(ids) / (_cpu() - used), ids
+
+
+def _cpu() -> float:
+    """Seconds of CPU time of this process and the children that have ended."""
+    return sum(os.times()[:4])
 
 
 class Memory(threading.Thread):
@@ -135,16 +141,19 @@ def main() -> None:
         if not source.exists():
             write_rows(source, chosen.rows, inner)
         plain_loop(source, 200, inner)
-        before, expected = plain_loop(source, chosen.loop // 2, inner)
+        before, cpu_before, expected = plain_loop(source, chosen.loop // 2, inner)
+        used = _cpu()
         seconds, memory, first_pass, found = prepare(chosen, tokenizer_folder, source, Path(temporary), len(expected))
-        after, _ = plain_loop(source, chosen.loop // 2, inner)
-    loop, rate = (before + after) / 2, chosen.rows / seconds
+        cpu = chosen.rows / (_cpu() - used)
+        after, cpu_after, _ = plain_loop(source, chosen.loop // 2, inner)
+    loop, rate, cpu_loop = (before + after) / 2, chosen.rows / seconds, (cpu_before + cpu_after) / 2
     assert found == expected, "the ids of both are the same"
     print(f"plain loop  {loop:8,.0f} rows/s (before {before:,.0f}, after {after:,.0f}; {chosen.loop:,} rows)")
     print(
         f"prepare     {rate:8,.0f} rows/s ({chosen.rows:,} rows in {seconds:,.0f} s, {first_pass:,.0f} s of it reading)"
     )
     print(f"            {rate / loop:8.1f} times the loop, {chosen.cores} cores, duplicates: {chosen.duplicates}")
+    print(f"CPU time    {cpu:8,.0f} rows/s of one core, the loop {cpu_loop:,.0f}: {cpu / cpu_loop:.1f} times")
     print(f"memory      {memory / 1e9:8.2f} GB at most, of all processes together")
 
 

@@ -12,7 +12,10 @@ from draftmill.render.wordbook import Wordbook
 from tests.render.tiny import BYTES, MERGES, VOCABULARY
 
 GPT2 = wordbook._GPT2
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 O200K = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -103,4 +106,4 @@ def test_it_forgets_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     assert book is not None
     for n in range(40):
         text = f"w{'x' * n} and {n}"
-        assert book.ids(text) == KINDS["llama3"].encode(text).ids and len(book._ids) <= 3
+        assert book.ids(text) == KINDS["llama3"].encode(text).ids and len(book._known) <= 3

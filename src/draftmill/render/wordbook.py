@@ -11,11 +11,14 @@ two engines of regular expressions could take for different things.
 import json
 import re
 import unicodedata
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import regex
 
 _MOST = 200_000  # words remembered, some 40 MB; then it begins anew
+_SHORT = 8  # characters of a piece that is remembered as a whole
 _LONGEST = 64  # characters of a word that is worth remembering
 
 # Beyond ASCII: letters and signs of the common scripts, all of them in Unicode for decades. White space but the four of
@@ -26,6 +29,8 @@ _DOUBTFUL = re.compile(
     r"\u3001-\u3003\u3008-\u3011\u3041-\u3094\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3\uff01\uff0c\uff1a\uff1b\uff1f]"
 )
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # what ByteLevel cuts by
+# the same behind a cut at every digit, in one go: white space before a digit ends there, as at the end of a text
+_DIGITS_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?=\p{N})|\s+(?!\S)|\s+"
 _TRIALS = (
     "Hello, world! It's 10:45; we'LL pay $1,234.50 (or 3/4).\n\n\tdef f(x):\n\t    return x ** 2  # ok\r\n",
     "  leading,   inner and trailing   ",
@@ -53,8 +58,8 @@ class Wordbook:
         self._added = added
         texts = sorted(added, key=len, reverse=True)  # of two that begin alike the longer one
         self._apart = re.compile(f"({'|'.join(map(re.escape, texts))})") if texts else None
-        self._model = model
-        self._ids: dict[str, list[int]] = {}
+        self._known = _Known(model)
+        self._pieces: dict[str, list[int]] = {}  # what stands between cuts, where it is short: a digit, as a rule
 
     @classmethod
     def of(cls, backend: Any) -> "Wordbook | None":
@@ -76,7 +81,6 @@ class Wordbook:
         if _DOUBTFUL.search(text) or not (text.isascii() or unicodedata.is_normalized("NFC", text)):
             return None
         ids: list[int] = []
-        known = self._ids
         for number, part in enumerate(self._apart.split(text) if self._apart else [text]):
             if number % 2:
                 ids.append(self._added[part])
@@ -85,20 +89,38 @@ class Wordbook:
             for cut in self._first:
                 pieces = [each for piece in pieces for each in cut.split(piece)]
             for piece in pieces:
-                words = self._words.findall(piece)
-                if sum(map(len, words)) != len(piece):  # what stands between the matches is a word too
-                    words = [each for each in self._between.split(piece) if each]
-                for word in words:
-                    found = known.get(word)
-                    ids += self._learn(word) if found is None else found
+                if len(piece) > _SHORT:
+                    ids.extend(self._cut(piece))
+                elif piece:
+                    found = self._pieces.get(piece)
+                    if found is None:
+                        if len(self._pieces) >= _MOST:
+                            self._pieces.clear()
+                        found = self._pieces[piece] = list(self._cut(piece))
+                    ids += found
         return ids
 
-    def _learn(self, word: str) -> list[int]:
+    def _cut(self, piece: str) -> Iterator[int]:
+        """The ids of the words of what stands between cuts."""
+        words = self._words.findall(piece)
+        if sum(map(len, words)) != len(piece):  # what stands between the matches is a word too
+            words = [each for each in self._between.split(piece) if each]
+        return chain.from_iterable(map(self._known.__getitem__, words))
+
+
+class _Known(dict[str, list[int]]):
+    """The ids of the words that were met; of another one the model is asked."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+
+    def __missing__(self, word: str) -> list[int]:
         ids = [token.id for token in self._model.tokenize(word.encode().decode("latin-1").translate(_BYTES))]
         if len(word) <= _LONGEST:
-            if len(self._ids) >= _MOST:
-                self._ids.clear()
-            self._ids[word] = ids
+            if len(self) >= _MOST:
+                self.clear()
+            self[word] = ids
         return ids
 
 
@@ -126,6 +148,8 @@ def _cuts(made: Any) -> "list[regex.Pattern[str]] | None":
     if not last or last["type"] != "ByteLevel" or last["add_prefix_space"]:
         return None
     patterns = [_pattern(step) for step in steps[:-1]] + ([_GPT2] if last["use_regex"] else [])
+    if patterns == [r"\p{N}", _GPT2]:
+        patterns = [_DIGITS_GPT2]
     try:
         compiled = [regex.compile(pattern) for pattern in patterns if pattern is not None]
         if len(compiled) < max(1, len(patterns)) or any(each.groups for each in compiled):
