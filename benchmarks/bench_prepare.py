@@ -5,8 +5,8 @@
 Synthetic ShareGPT rows: words of the model's vocabulary drawn as words are in a language (Zipf), four in ten rows with
 an earlier round. The loop reads the rows, makes messages of them, and keeps the ids: no order, no report, no file. Both
 begin with a loaded tokenizer; `prepare` is ``Run.prepare``, worker processes, spool and files included. Memory is the
-peak of what all its processes hold together (PSS, where the kernel tells it, else RSS). Rows a second of CPU time, of all
-processes together, are given as well: they hardly depend on what else the machine does.
+peak of what all its processes hold together (PSS where the kernel tells it, else RSS). Rows a second of CPU time, of
+all processes, are given as well: they hardly depend on what else the machine does.
 """
 
 import argparse

@@ -271,7 +271,8 @@ class Preparation:
             batch = given.popleft()
             if most is not None and position >= most:
                 return
-            if most is not None and position + len(rendered.tails) > most:
+            # looked at is what stands up to the last one that is kept, however large batches are
+            if most is not None and position + len(rendered.tails) >= most:
                 rendered = self._rendering(msgspec.structs.replace(batch, most=most - position))
             lines = [
                 line(rendered.ids[n * ID_BYTES : (n + 1) * ID_BYTES], position + n, tail)
