@@ -28,7 +28,7 @@ from draftmill.render.template import ChatTemplate
 from draftmill.sources import open_source
 from tests.render.tiny import directory
 
-WORDS = ["amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "hazel", "inlet", "jetty", "knoll", "larch", "maple", "north", "ochre"]
+WORDS = ["amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "hazel", "inlet", "jetty", "knoll", "larch"]
 
 
 @pytest.fixture(autouse=True)
