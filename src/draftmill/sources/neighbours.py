@@ -2,7 +2,8 @@
 
 A row is a near copy of an earlier one when all of this holds:
 
-- Numbers, signs, code in fences, tools and the number of messages are the same; and the system prompt is, or one of the two has none.
+- Numbers, signs, code in fences, tools and the number of messages are the same; and the system prompt is, or one of the
+  two has none.
 - They share ``ALIKE`` of the words of both; ``ALIKE_FIGURES`` is enough where the same figures stand in both and in
   hardly any other row.
 - Next to nothing was changed *for something else*. Words that are only gone, or only there in addition, are an edit. Of
