@@ -7,7 +7,7 @@ sketches in ``copies-LEVEL-KEY.npz`` beside its prompts; where an earlier datase
 A dataset that is put before others when these are prepared already gives way to them: their prompts stand.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from draftmill.errors import StorageError
@@ -36,18 +36,29 @@ class Copies:
             for each in sorted(set(wanted))
         }
 
-    def why(self, signature: Signature, place: int) -> str | None:
-        """What a row is a copy of, in words; None for one that stays."""
+    def why(self, signatures: list[Signature], first: int) -> list[str | None]:
+        """What each row of a batch, the ``first``-th of the dataset and on, is a copy of, in words; None for one that
+        stays. The same rows in the same batches give the same."""
+        why: list[str | None] = [None] * len(signatures)
         if self._own is not None:
             for name, seen in self._rivals.items():
-                if (found := seen.find(signature)) is not None:
-                    return f"{_NAMES[found[0]]} of {name}"
-            if (found := self._own.first(signature, place)) is not None:
-                return _NAMES[found[0]]
+                left = _staying(why)
+                for at, found in zip(left, seen.find([signatures[at] for at in left]), strict=True):
+                    why[at] = f"{_NAMES[found[0]]} of {name}" if found else None
+            for at, copy in self._shown(self._own, signatures, why, first):
+                why[at] = _NAMES[copy]
         for seen in self._kept.values():
             if seen is not self._own:
-                seen.first(signature, place)
-        return None
+                for _ in self._shown(seen, signatures, why, first):
+                    pass
+        return why
+
+    @staticmethod
+    def _shown(seen: Seen, signatures: list[Signature], why: list[str | None], first: int) -> Iterator[tuple[int, str]]:
+        """Show the rows that stay so far; (which, kind) of each that is a copy."""
+        left = _staying(why)
+        shown = seen.first([signatures[at] for at in left], [first + at for at in left])
+        yield from ((at, found[0]) for at, found in zip(left, shown, strict=True) if found)
 
     def save(self, folder: DatasetFolder, key: str) -> None:
         """Keep the rows for later datasets, in the place of any that were kept before."""
@@ -58,6 +69,10 @@ class Copies:
             for other in _files(folder, level):
                 if other != path:
                     other.unlink()
+
+
+def _staying(why: list[str | None]) -> list[int]:
+    return [at for at, reason in enumerate(why) if reason is None]
 
 
 def rivals(dataset: Dataset, order: list[Dataset], reports: dict[str, Prepared]) -> list[str]:

@@ -11,6 +11,7 @@ import shutil
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,10 @@ from draftmill.records import UnreadRow
 from draftmill.render.dialect import Dialect
 from draftmill.render.tokenizer import Tokenizer
 from draftmill.sources import Source
-from draftmill.sources.duplicates import Seen, Signature
+from draftmill.sources.duplicates import Seen
 
 _BATCH = 256  # prompts rendered at once
+_DECIDED = 4096  # rows of which it is decided at once, so that their wording is known when near copies are looked for
 _BATCH_BYTES = 4 << 20  # of the spool; the conversations of agents can be megabytes
 _MADE = 1  # of what the passes leave on disk; another number, and nothing of before is used
 
@@ -101,6 +103,8 @@ class Preparation:
         self._offsets = array("Q")
         self._lengths = array("I")
         self._seen: dict[bytes, int] = {}
+        self._waiting: list[Chunk] = []
+        self._decided = self._spooled = 0  # rows and bytes of the spool that were decided of
         signed = self._wanted | ({self._level} if self._level != "keep" else set())
         self._sign = "near" if "near" in signed else "exact" if signed else "keep"
         self._copies = Copies(self._level, self._wanted, self._rivals) if signed else None
@@ -153,14 +157,14 @@ class Preparation:
     def _spool(self, source: Source, spool: Parts) -> None:
         """Every readable conversation to disk, its id, rank and place to memory."""
         before = source.fingerprint()
-        offset = 0
         for note in spool.found():
-            offset = self._take(_chunk.decode(note), offset, spool.path)
+            self._take(_chunk.decode(note), spool.path)
         reading = Reading(self._dataset, source.format, self._tokenizer.size, self._sign)
         for chunk, lines in self._crew.map(reading, chunks(skipped(source.raw(), self._read))):
             spool.add(lines, _pack(chunk))
-            offset = self._take(chunk, offset, spool.path)
+            self._take(chunk, spool.path)
             self._progress(self._read, 0)
+        self._decide(spool.path)
         self._seen.clear()
         name = self._dataset.name
         if source.fingerprint() != before:
@@ -175,37 +179,49 @@ class Preparation:
         if not self._ids:
             raise SourceError(f"dataset {name}: none of its {self._read} rows is left as a prompt: {self._why_none()}")
 
-    def _take(self, chunk: Chunk, offset: int, spool: Path) -> int:
-        """Decide of the rows of a chunk whose lines begin at ``offset``. Returns where the next one's begin."""
+    def _take(self, chunk: Chunk, spool: Path) -> None:
+        """Count a chunk, whose lines stand next in the spool, and decide of its rows once there are enough of them."""
         self._read += chunk.rows
         self._unread += chunk.unread
         self._dropped.update(chunk.dropped)
         self._lifted += chunk.lifted
-        lengths = array("I")
-        lengths.frombytes(chunk.lengths)
+        self._waiting.append(chunk)
+        if sum(len(each.lengths) for each in self._waiting) >= _DECIDED * self._lengths.itemsize:
+            self._decide(spool)
+
+    def _decide(self, spool: Path) -> None:
+        """Which of the rows that wait are copies, and the ids of the others."""
+        width = self._dataset.n * ID_BYTES
+        signatures = [signature for chunk in self._waiting for signature in chunk.signatures]
+        whys = iter(self._copies.why(signatures, self._decided) if self._copies else repeat(None))
+        for chunk in self._waiting:
+            lengths = array("I")
+            lengths.frombytes(chunk.lengths)
+            self._decided += len(lengths)
+            for number, length in enumerate(lengths):
+                if (why := next(whys)) is not None:
+                    self._dropped[why] += 1
+                    self._repeated += why == EXACT
+                else:
+                    key = chunk.keys[number * KEY_BYTES : (number + 1) * KEY_BYTES]
+                    self._keep(key, chunk.ids[number * width : (number + 1) * width], length, spool)
+                self._spooled += length
+        self._waiting.clear()
+
+    def _keep(self, key: bytes, ids: bytes, length: int, spool: Path) -> None:
+        """A row that stays: its ids, one for each answer that is asked of it."""
         n = self._dataset.n
-        width = n * ID_BYTES
-        for number, length in enumerate(lengths):
-            key = chunk.keys[number * KEY_BYTES : (number + 1) * KEY_BYTES]
-            signature = Signature(*chunk.signatures[number]) if self._copies else None
-            if self._copies and signature and (why := self._copies.why(signature, self._read)) is not None:
-                self._dropped[why] += 1
-                self._repeated += why == EXACT
-            else:
-                ids = chunk.ids[number * width : (number + 1) * width]
-                if earlier := self._seen.get(key, 0):
-                    self._repeated += 1
-                    ids = self._later_ids(spool, offset, length, earlier)
-                if self._level == "keep":
-                    self._seen[key] = earlier + n
-                for each in range(n):
-                    id = ids[each * ID_BYTES : (each + 1) * ID_BYTES]
-                    self._ids += id
-                    self._ranks.append(rank(self._seed, id.hex()))
-                    self._offsets.append(offset)
-                    self._lengths.append(length)
-            offset += length
-        return offset
+        if earlier := self._seen.get(key, 0):
+            self._repeated += 1
+            ids = self._later_ids(spool, self._spooled, length, earlier)
+        if self._level == "keep":
+            self._seen[key] = earlier + n
+        for each in range(n):
+            id = ids[each * ID_BYTES : (each + 1) * ID_BYTES]
+            self._ids += id
+            self._ranks.append(rank(self._seed, id.hex()))
+            self._offsets.append(self._spooled)
+            self._lengths.append(length)
 
     def _later_ids(self, spool: Path, offset: int, length: int, earlier: int) -> bytes:
         """The ids of a conversation that stood ``earlier`` times before."""

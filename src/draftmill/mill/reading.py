@@ -16,7 +16,7 @@ from draftmill.journal.reader import encode
 from draftmill.ledger.order import canonical, conversation_id
 from draftmill.recipe import Dataset
 from draftmill.records import Conversation, FilteredRow, TokenizedRow, UnreadRow
-from draftmill.sources.duplicates import Signer, text_of
+from draftmill.sources.duplicates import Signature, Signer, text_of
 from draftmill.sources.files import Raw
 from draftmill.sources.language import Detector
 from draftmill.sources.row import RowReader
@@ -42,7 +42,7 @@ class Spooled(msgspec.Struct, omit_defaults=True):
 class Chunk(msgspec.Struct):
     """What became of a chunk of rows. Of those that are prompts, in their order: the ``lengths`` of their lines in the
     spool (uint32), the ``keys`` of their contents (16 bytes each), the ``ids`` (16 bytes each, n a row) that they have
-    where no row before holds the same, and their ``signatures`` where these are wanted, field after field."""
+    where no row before holds the same, and their ``signatures`` where these are wanted."""
 
     rows: int = 0
     unread: list[UnreadRow] = []
@@ -51,7 +51,7 @@ class Chunk(msgspec.Struct):
     lengths: bytes = b""
     keys: bytes = b""
     ids: bytes = b""
-    signatures: list[tuple[bytes, bytes, bytes, bytes, bytes]] = []
+    signatures: list[Signature] = []
 
 
 class Reading:

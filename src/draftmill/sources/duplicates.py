@@ -48,13 +48,27 @@ class Seen:
 
         How common a wording is, is learnt from the whole batch before the first row is judged. So the same rows in the
         same batches give the same, and a first batch of a few thousand of each dataset knows its templates."""
+        self._learn(signatures)
+        return [self._first(signature, place) for signature, place in zip(signatures, places, strict=True)]
+
+    def find(self, signatures: Sequence[Signature]) -> list[tuple[Kind, int] | None]:
+        """The same of rows that are counted, but not remembered: those of a dataset that is compared with this one."""
+        self._learn(signatures)
+        return [self._find(signature) for signature in signatures]
+
+    def _learn(self, signatures: Sequence[Signature]) -> None:
         if self._neighbours is not None:
             fresh: set[bytes] = set()
             for signature in signatures:
                 if signature.exact not in fresh and self._slot(signature.exact)[1] is None:
                     self._neighbours.learn(signature)
                     fresh.add(signature.exact)
-        return [self._first(signature, place) for signature, place in zip(signatures, places, strict=True)]
+
+    def _find(self, signature: Signature) -> tuple[Kind, int] | None:
+        if (row := self._slot(signature.exact)[1]) is not None:
+            return "exact", self._places[row]
+        near = self._neighbours.near(signature) if self._neighbours is not None else None
+        return None if near is None else ("near", near)
 
     def _first(self, signature: Signature, place: int) -> tuple[Kind, int] | None:
         slot, row = self._slot(signature.exact)
