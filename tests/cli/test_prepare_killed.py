@@ -15,7 +15,7 @@ import pytest
 from tests.cli.command import command, draftmill, environment, with_file_limit, write_jsonl, write_recipe
 from tests.render.tiny import directory
 
-ROWS = 12_000
+ROWS = 8_000
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def processes(group: int) -> Iterator[int]:
             yield int(stat.parent.name)
 
 
-def wait_until(holds: Any, seconds: float = 60) -> bool:
+def wait_until(holds: Any, seconds: float = 200) -> bool:
     until = time.monotonic() + seconds
     while not (found := holds()) and time.monotonic() < until:
         time.sleep(0.02)
@@ -77,7 +77,7 @@ def test_kills_at_any_time_cost_what_was_under_way_and_nothing_else(place: Path,
     out = tmp_path / "run"
     spool, prompts = out / "chat" / ".prepare" / "spool", out / "chat" / ".prepare" / "prompts"
     reached = []
-    for file, bytes_ in [(spool, 1), (spool, 3_000_000), (prompts, 1), (prompts, 8_000_000)]:
+    for file, bytes_ in [(spool, 1), (spool, 1_500_000), (prompts, 1), (prompts, 8_000_000)]:
         process = started(place, out)
         assert wait_until(
             lambda file=file, bytes_=bytes_, process=process: size(file) > bytes_ or process.poll() is not None
@@ -95,9 +95,9 @@ def test_kills_at_any_time_cost_what_was_under_way_and_nothing_else(place: Path,
 def test_ctrl_c_ends_all_processes_with_one_line(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = started(place, out)
-    assert wait_until(lambda: size(out / "chat" / ".prepare" / "spool") > 3_000_000 and workers(process))
+    assert wait_until(lambda: size(out / "chat" / ".prepare" / "spool") > 1_500_000 and workers(process))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=200)
     assert process.returncode == 130 and "Traceback" not in told, told
     assert "interrupted; the same command goes on" in told
     assert list(processes(process.pid)) == []
@@ -113,21 +113,21 @@ def test_a_worker_that_is_killed_is_one_clear_error(place: Path, tmp_path: Path)
         named = [(pid, Path(f"/proc/{pid}/cmdline").read_bytes()) for pid in workers(process)]
         return [pid for pid, line in named if b"spawn_main" in line]
 
-    assert wait_until(lambda: size(out / "chat" / ".prepare" / "spool") > 3_000_000 and victims())
+    assert wait_until(lambda: size(out / "chat" / ".prepare" / "spool") > 1_500_000 and victims())
     os.kill(victims()[0], signal.SIGKILL)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=200)
     assert process.returncode == 1 and "Traceback" not in told, told
     assert "a worker process of the preparation died" in told and "--cores 1" in told
     assert wait_until(lambda: not list(processes(process.pid)))
     assert draftmill("prepare", place / "recipe.yaml", "--out", out).returncode == 0 and same(place, out)
 
 
-@pytest.mark.parametrize("limit", [200_000, 5_000_000, 15_000_000])
+@pytest.mark.parametrize("limit", [200_000, 3_000_000, 9_000_000])
 def test_a_full_disk_is_told_and_what_is_done_is_kept(place: Path, tmp_path: Path, limit: int) -> None:
     """The spool, then the prompts, do not fit."""
     out = tmp_path / "run"
     args = with_file_limit(command("prepare", place / "recipe.yaml", "--out", out, "--cores", "1"), limit)
-    failed = subprocess.run(args, capture_output=True, text=True, env=environment(), timeout=120, check=False)
+    failed = subprocess.run(args, capture_output=True, text=True, env=environment(), timeout=300, check=False)
     assert failed.returncode == 1 and "Traceback" not in failed.stderr, failed.stderr
     assert "cannot be written: File too large" in failed.stderr
     assert not (out / "chat" / "prompts.jsonl").exists()
