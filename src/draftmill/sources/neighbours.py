@@ -35,6 +35,7 @@ _RARE = 5  # rarest words, of which any two lead to a row
 _PAIRS = np.array(list(combinations(range(_RARE), 2))).T
 _KEYS = BANDS + 1 + _PAIRS.shape[1]
 _WAYS = 4  # rows that a place of the table holds: a band that more share is made of what all rows say
+_FULL = 0.6  # of the table, from which on it grows
 _TRIED = 6  # candidates that are compared, those that share the most keys first
 _COUNTED = np.uint32((1 << 22) - 1)  # counters of features; two that share one weigh less than they should
 
@@ -124,7 +125,7 @@ class Neighbours:
         self._systems.extend(np.array([_number(signature.system)], np.uint64))
         self._orders.extend(np.frombuffer(signature.order, np.uint32))
         self._places.extend(np.array([place], np.uint64))
-        if len(self) * _KEYS > self._table.size // 2:
+        if len(self) * _KEYS > _FULL * self._table.size:
             self._rebuild()
             return
         spots = keys & np.uint32(len(self._table) - 1)
@@ -177,8 +178,8 @@ class Neighbours:
         reach = min((int(each[-1]) for each in (mine, other) if len(each) == WORDS), default=1 << 32)
         mine = mine[: mine.searchsorted(reach, "right")]
         other = other[: other.searchsorted(reach, "right")]
-        if not len(mine) or not len(other):
-            return 0.0
+        if min(len(mine), len(other)) < ALIKE_FIGURES * max(len(mine), len(other)) or not len(mine):
+            return 0.0  # whatever they have in common
         at = np.minimum(mine.searchsorted(other), len(mine) - 1)
         same = mine[at] == other
         common = int(same.sum())
@@ -202,8 +203,8 @@ class Neighbours:
         return float(np.where(seen > 0, _HALF / (_HALF + seen), _NOVEL).sum())
 
     def _rebuild(self) -> None:
-        """A table with room for four times as many entries; each place holds its first rows."""
-        size = 1 << max(12, (4 * len(self) * _KEYS // _WAYS - 1).bit_length())
+        """A table with room for twice as many entries; each place holds its first rows."""
+        size = 1 << max(12, int(2 * len(self) * _KEYS / _FULL / _WAYS - 1).bit_length() - 1)
         self._table = table = np.zeros((size, _WAYS), np.uint32)
         keyed = self._keyed.all
         real = np.arange(len(keyed), dtype=np.uint32)
