@@ -7,8 +7,8 @@ A row is a near copy of an earlier one when all of this holds:
 - They share ``ALIKE`` of the words of both; ``ALIKE_FIGURES`` is enough where the same figures stand in both and in
   hardly any other row.
 - Little was changed *for something else*. Words that are only gone, or only there in addition, are an edit. Of words
-  gone and others in their place there may be one for every ``SWAPPED`` that stayed, and they must not say much more than
-  those. How much a word says falls with the number of rows that have it: so among rows of one template its own words
+  gone and others in their place there may be one for every ``SWAPPED`` that stayed, and they must not say much more
+  than those. How much a word says falls with the number of rows that have it: so among rows of one template its own words
   say nothing, and what a row puts into it says all. Where several rows are alike, hardly anything may be changed. This
   also means that a noun for another in an otherwise unique text is an edit.
 - Where all words are the same, so is their order.
@@ -28,8 +28,8 @@ ALIKE = 0.6  # two of eight words replaced, or a greeting of six put before ten
 ALIKE_FIGURES = 0.4
 FIGURES, FEW = 3, 4  # so many figures in at most so many rows say more than words do
 SWAPPED = 7  # of so many common words one may be another: none in a short request
-HEAVIER = 2.0  # times what a kept word says on average, a changed one may say
-CROWD, CROWDED = 2, 0.5  # so many rows that share so much are a template, where no more may change than
+HEAVIER = 1.3  # times what a kept word says on average, a changed one may say
+CROWD, CROWDED = 2, 0.4  # so many rows that share so much are a template, where no more may change than
 CHANGED = 0.045  # of the weight of what was kept: a word of the template, not one put into it
 _COLUMNS = ("keyed", "words", "ends", "figures", "systems", "orders", "places")
 _HALF = 2.0  # rows in which a word weighs half
