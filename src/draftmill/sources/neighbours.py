@@ -9,8 +9,8 @@ A row is a near copy of an earlier one when all of this holds:
 - Little was changed *for something else*. Words that are only gone, or only there in addition, are an edit. Of words
   gone and others in their place there may be one for every ``SWAPPED`` that stayed, and they must not say much more
   than those. How much a word says falls with the number of rows that have it: so among rows of one template its own
-  words say nothing, and what a row puts into it says all. Where several rows are alike, hardly anything may be changed. This
-  also means that a noun for another in an otherwise unique text is an edit.
+  words say nothing, and what a row puts into it says all. Where several rows are alike, hardly anything may be
+  changed. This also means that a noun for another in an otherwise unique text is an edit.
 - Where all words are the same, so is their order.
 """
 
