@@ -11,12 +11,12 @@ from draftmill.journal.legacy import Answer, Read, Shape, Why, read_response, re
 from draftmill.records import Finish
 
 IDS = [5, 6, 7]
-CHAT = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "model": "kimi",
-    "usage": {"prompt_tokens": 9, "completion_tokens": 3},
-}
+COUNTS = {"prompt_tokens": 9, "completion_tokens": 3}
+STOPPED = {"type": "stop", "matched": 7}
+CUT = {"finish_reason": {"type": "length", "length": 3}, "completion_tokens": 3}
+ASKED = [{"role": "user", "content": "hi"}]
+OWN = {"id": "ab", "position": 3, "turn": 0, "output_ids": IDS, "limit": 9}
+CHAT = {"id": "chatcmpl-1", "object": "chat.completion", "model": "kimi", "usage": COUNTS}
 
 
 def chat(content: str | None, **more: Any) -> dict[str, Any]:
@@ -43,25 +43,25 @@ def read(line: Any) -> Read:
             Answer(IDS, Finish.LENGTH, [1, 2], None, 3),
         ),
         (
-            {"messages": [{"role": "user", "content": "hi"}], "output_ids": IDS, "finish_reason": {"type": "stop", "matched": 7}},
+            {"messages": ASKED, "output_ids": IDS, "finish_reason": STOPPED},
             Shape.COUNTS,
-            Answer(IDS, Finish.STOP, matched_stop=7, messages=[{"role": "user", "content": "hi"}]),
+            Answer(IDS, Finish.STOP, matched_stop=7, messages=ASKED),
         ),
         # SGLang's reply to /generate, as it is and wrapped
         (
             {
                 "text": "…",
                 "output_ids": IDS,
-                "meta_info": {"id": "x", "finish_reason": {"type": "stop", "matched": 7}, "prompt_tokens": 2, "completion_tokens": 3},
+                "meta_info": {"id": "x", "finish_reason": STOPPED} | COUNTS,
             },
             Shape.SGLANG,
-            Answer(IDS, Finish.STOP, None, 2, 3, 7),
+            Answer(IDS, Finish.STOP, None, 9, 3, 7),
         ),
         (
             {
                 "id": 12,
                 "prompt_ids": [1, 2],
-                "response": {"output_ids": IDS, "meta_info": {"finish_reason": {"type": "length", "length": 3}, "completion_tokens": 3}},
+                "response": {"output_ids": IDS, "meta_info": CUT},
             },
             Shape.SGLANG,
             Answer(IDS, Finish.LENGTH, [1, 2], None, 3, id="12"),
@@ -69,19 +69,19 @@ def read(line: Any) -> Read:
         # vLLM with return_token_ids
         (
             CHAT
-            | {"prompt_token_ids": [1, 2], "choices": [{"message": {"content": "…"}, "token_ids": IDS, "finish_reason": "stop"}]},
+            | {"prompt_token_ids": [1, 2], "choices": [{"token_ids": IDS, "finish_reason": "stop"}]},
             Shape.OPENAI,
             Answer(IDS, Finish.STOP, [1, 2], 9, 3, id="chatcmpl-1"),
         ),
         # draftmill's own
         (
-            {"id": "ab", "position": 3, "turn": 0, "output_ids": IDS, "prompt_tokens": 2, "completion_tokens": 3, "limit": 9}
+            OWN | COUNTS
             | {"finish_reason": "stop", "matched_stop": 7, "engine": "x", "seconds": 1.0, "cached_tokens": None},
             Shape.DRAFTMILL,
-            Answer(IDS, Finish.STOP, None, 2, 3, 7, "ab"),
+            Answer(IDS, Finish.STOP, None, 9, 3, 7, "ab"),
         ),
-        ({"id": "ab", "position": 3, "turn": 0, "output_ids": IDS, "limit": 9, "partial": True}, Shape.DRAFTMILL, Why.BEGINNING),
-        ({"id": "ab", "position": 3, "turn": 1, "output_ids": IDS, "limit": 9}, Shape.DRAFTMILL, Why.BEGINNING),
+        (OWN | {"partial": True}, Shape.DRAFTMILL, Why.BEGINNING),
+        (OWN | {"turn": 1}, Shape.DRAFTMILL, Why.BEGINNING),
         # text only
         (chat("Hello."), Shape.OPENAI, Why.TEXT),
         (chat("Let me think.</think>Hello."), Shape.OPENAI, Why.MERGED),
@@ -134,25 +134,14 @@ def test_a_tokenized_row(line: Any, shape: Shape, answer: Answer | Why) -> None:
     assert read_tokenized(line if isinstance(line, bytes) else msgspec.json.encode(line)) == (shape, answer)
 
 
+KEYS = ["choices", "message", "content", "usage", "output_ids", "meta_info", "finish_reason", "response", "position"]
+KEYS += ["turn", "limit", "completion_tokens", "input_ids", "loss_mask", "token_ids", "type", "id"]
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(-2, 9), max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "choices",
-                    "message",
-                    "content",
-                    "usage",
-                    "output_ids",
-                    "meta_info",
-                    "finish_reason",
-                    "response",
-                    "position",
-                ]
-                + ["turn", "limit", "completion_tokens", "input_ids", "loss_mask", "token_ids", "type", "id"]
-            ),
+            st.sampled_from(KEYS),
             inner,
             max_size=6,
         )

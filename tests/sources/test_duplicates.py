@@ -93,8 +93,17 @@ def test_answers_are_not_compared_and_later_turns_are() -> None:
             [*messages, {"role": "user", "content": "And in Rust?"}], later=[Turn([{"role": "user", "content": then}])]
         )
 
-    first = talk("Here it is.", "Add tests for every function of it.")
-    assert kinds(first, talk("Sure!", "add tests for every function of it")) == [None, "near"]
+    first = talk(
+        "Here it is.",
+        "Add tests for every function of it, benchmark both versions, and publish the results with a changelog.",
+    )
+    assert kinds(
+        first,
+        talk(
+            "Sure!",
+            "add tests for every function of it, benchmark both versions and publish the results with a changelog",
+        ),
+    ) == [None, "near"]
     assert kinds(
         first, talk("Here it is.", "Now explain garbage collection to a gardener of seventy who never saw any computer")
     ) == [None, None]

@@ -81,7 +81,7 @@ def read_response(line: bytes) -> Read:
         return Read(Shape.UNKNOWN, Why.BROKEN)
     if not isinstance(raw, dict):
         return Read(Shape.UNKNOWN, Why.UNKNOWN)
-    inner = next((raw[key] for key in _WRAPPERS if isinstance(raw.get(key), dict)), {})
+    inner: dict[str, Any] = next((raw[key] for key in _WRAPPERS if isinstance(raw.get(key), dict)), {})
     found = {**raw, **inner, "id": raw.get("id", inner.get("id"))}
     if isinstance(found.get("choices"), list):
         return _openai(found)
@@ -114,7 +114,7 @@ def read_tokenized(line: bytes) -> Read:
     start = mask.index(1) if 1 in mask else 0
     if not start or any(m != 1 for m in mask[start:]) or any(mask[:start]):
         return Read(Shape.TOKENIZED, Why.MASK)
-    finish = _ENDS.get(raw.get("finish_reason")) if isinstance(raw.get("finish_reason"), str) else None
+    finish, _ = _finish(raw)
     return Read(Shape.TOKENIZED, Answer(ids[start:], finish, ids[:start]))
 
 
@@ -158,7 +158,7 @@ def _answer(found: Mapping[str, Any]) -> Answer | Why:
 
 def _finish(found: Mapping[str, Any]) -> tuple[Finish | None, int | None]:
     """How an answer ended, and at which id. SGLang says it in an object."""
-    said = found.get("finish_reason")
+    said: Any = found.get("finish_reason")
     matched = found.get("matched_stop")
     if isinstance(said, dict):
         said, matched = said.get("type"), said.get("matched")

@@ -6,15 +6,16 @@ A row is a near copy of an earlier one when all of this holds:
   two has none.
 - They share ``ALIKE`` of the words of both; ``ALIKE_FIGURES`` is enough where the same figures stand in both and in
   hardly any other row.
-- Next to nothing was changed *for something else*. Words that are only gone, or only there in addition, are an edit. Of
-  words gone and others in their place there may be one for every ``SWAPPED`` that stayed, and they must say little. How
-  much a word says falls with the number of rows that have it: so in a template that many rows share, its own words are
-  nothing, and what a row puts into it is all. This also means that one noun for another in an otherwise unique text of
-  a hundred words is an edit.
+- Little was changed *for something else*. Words that are only gone, or only there in addition, are an edit. Of words
+  gone and others in their place there may be one for every ``SWAPPED`` that stayed, and they must not say much more
+  than those. How much a word says falls with the number of rows that have it: so among rows of one template its own
+  words say nothing, and what a row puts into it says all. Where several rows are alike, hardly anything may be
+  changed. This also means that a noun for another in an otherwise unique text is an edit.
 - Where all words are the same, so is their order.
 """
 
 from itertools import combinations
+from math import inf
 from typing import Any
 from zlib import crc32
 
@@ -27,7 +28,9 @@ ALIKE = 0.6  # two of eight words replaced, or a greeting of six put before ten
 ALIKE_FIGURES = 0.4
 FIGURES, FEW = 3, 4  # so many figures in at most so many rows say more than words do
 SWAPPED = 7  # of so many common words one may be another: none in a short request
-CHANGED = 0.045  # weight of what was changed for something else, in that of what was kept
+HEAVIER = 1.3  # times what a kept word says on average, a changed one may say
+CROWD, CROWDED = 2, 0.4  # so many rows that share so much are a template, where no more may change than
+CHANGED = 0.045  # of the weight of what was kept: a word of the template, not one put into it
 _COLUMNS = ("keyed", "words", "ends", "figures", "systems", "orders", "places")
 _HALF = 2.0  # rows in which a word weighs half
 _NOVEL = 0.1  # weight of a word that no other row has: more often a slip of the pen than a thing
@@ -35,6 +38,7 @@ _RARE = 5  # rarest words, of which any two lead to a row
 _PAIRS = np.array(list(combinations(range(_RARE), 2))).T
 _KEYS = BANDS + 1 + _PAIRS.shape[1]
 _WAYS = 4  # rows that a place of the table holds: a band that more share is made of what all rows say
+_FULL = 0.6  # of the table, from which on it grows
 _TRIED = 6  # candidates that are compared, those that share the most keys first
 _COUNTED = np.uint32((1 << 22) - 1)  # counters of features; two that share one weigh less than they should
 
@@ -92,9 +96,9 @@ class Neighbours:
         if not signature.bands or not len(self):
             return None
         keys = self._keys(signature, known=2)
-        found = self._table[keys & np.uint32(len(self._table) - 1)]
-        at, way = found.nonzero()
-        rows = found[at, way] - np.uint32(1)
+        held = self._table[keys & np.uint32(len(self._table) - 1)]
+        at, way = held.nonzero()
+        rows = held[at, way] - np.uint32(1)
         same = self._figures.all[rows] == _number(signature.figures)
         at, rows = at[same], rows[same]
         have = self._have(rows, at, keys)
@@ -103,14 +107,18 @@ class Neighbours:
         candidates, which = np.unique(rows[have], return_inverse=True)
         shared = np.bincount(which, np.where(at[have] >= BANDS, BANDS, 1))  # what is rare leads to few rows
         system = _number(signature.system)
-        best: tuple[float, int] | None = None
-        for row in candidates[np.argsort(-shared, kind="stable")[:_TRIED]].tolist():
-            other = int(self._systems.all[row])
-            if system == other or not system or not other:
-                alike = self._alike(signature, row)
-                if alike and (best is None or alike > best[0]):
-                    best = alike, row
-        return int(self._places.all[best[1]]) if best else None
+        found = [
+            (row, *self._alike(signature, row))
+            for row in candidates[np.argsort(-shared, kind="stable")[:_TRIED]].tolist()
+            if system == (other := int(self._systems.all[row])) or not system or not other
+        ]
+        crowd = sum(alike >= CROWDED for _, alike, _, _ in found) >= CROWD
+        near = [
+            (alike, -row)
+            for row, alike, changed, swapped in found
+            if changed <= (CHANGED if crowd else HEAVIER * swapped)
+        ]
+        return int(self._places.all[-max(near)[1]]) if near else None
 
     def add(self, signature: Signature, place: int) -> None:
         """Remember a row that has been learnt; one without words is never found."""
@@ -124,7 +132,7 @@ class Neighbours:
         self._systems.extend(np.array([_number(signature.system)], np.uint64))
         self._orders.extend(np.frombuffer(signature.order, np.uint32))
         self._places.extend(np.array([place], np.uint64))
-        if len(self) * _KEYS > self._table.size // 2:
+        if len(self) * _KEYS > _FULL * self._table.size:
             self._rebuild()
             return
         spots = keys & np.uint32(len(self._table) - 1)
@@ -169,32 +177,36 @@ class Neighbours:
         have[rare] = (self._keyed.all[rows[rare], BANDS + 1 :] == keys[at[rare], None]).any(axis=1)
         return have
 
-    def _alike(self, signature: Signature, row: int) -> float:
-        """The share of the words of both that both have, as far as both sketches reach. 0 where that is not enough, or
-        where some of what was said before is said no more, and other things are said in its place."""
+    def _alike(self, signature: Signature, row: int) -> tuple[float, float, float]:
+        """The share of the words of both that both have, as far as both sketches reach; and of what was changed for
+        something else, in what was kept, the weight (infinite in what is no near copy anyway) and the number."""
         ends, mine = self._ends.all, _words(signature)
         other = self._words.all[int(ends[row]) : int(ends[row + 1])]
         reach = min((int(each[-1]) for each in (mine, other) if len(each) == WORDS), default=1 << 32)
         mine = mine[: mine.searchsorted(reach, "right")]
         other = other[: other.searchsorted(reach, "right")]
-        if not len(mine) or not len(other):
-            return 0.0
+        if min(len(mine), len(other)) < ALIKE_FIGURES * max(len(mine), len(other)) or not len(mine):
+            return 0.0, inf, 0.0  # whatever they have in common
         at = np.minimum(mine.searchsorted(other), len(mine) - 1)
         same = mine[at] == other
         common = int(same.sum())
         alike = common / (len(mine) + len(other) - common)
         telling = signature.figures[-1] >= FIGURES and self._counts[_salt(signature) & _COUNTED] <= FEW
         if telling or alike < ALIKE:
-            return alike if telling and alike >= ALIKE_FIGURES else 0.0
+            return alike, 0.0 if telling and alike >= ALIKE_FIGURES else inf, 0.0
         if alike == 1.0 and len(mine) < WORDS:
-            return float(self._orders.all[row] == np.frombuffer(signature.order, np.uint32)[0])
+            same_order = self._orders.all[row] == np.frombuffer(signature.order, np.uint32)[0]
+            return alike, 0.0 if same_order else inf, 0.0
         new = np.ones(len(mine), bool)
         new[at[same]] = False
         lost, gained = other[~same], mine[new]
-        if min(len(lost), len(gained)) > common // SWAPPED:
-            return 0.0
+        swapped = min(len(lost), len(gained))
+        if not swapped:
+            return alike, 0.0, 0.0
+        if swapped > common // SWAPPED:
+            return alike, inf, 0.0
         changed = min(self._weight(lost, 0), self._weight(gained, 1))
-        return alike if changed <= CHANGED * self._weight(other[same], 1) else 0.0
+        return alike, changed / self._weight(other[same], 1), swapped / common
 
     def _weight(self, words: NDArray[np.uint32], others: int) -> float:
         """How much these words say of a row: each the less, the more rows beside its ``others`` have it."""
@@ -202,8 +214,8 @@ class Neighbours:
         return float(np.where(seen > 0, _HALF / (_HALF + seen), _NOVEL).sum())
 
     def _rebuild(self) -> None:
-        """A table with room for four times as many entries; each place holds its first rows."""
-        size = 1 << max(12, (4 * len(self) * _KEYS // _WAYS - 1).bit_length())
+        """A table with room for twice as many entries; each place holds its first rows."""
+        size = 1 << max(12, int(2 * len(self) * _KEYS / _FULL / _WAYS - 1).bit_length() - 1)
         self._table = table = np.zeros((size, _WAYS), np.uint32)
         keyed = self._keyed.all
         real = np.arange(len(keyed), dtype=np.uint32)
