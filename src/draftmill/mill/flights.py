@@ -117,6 +117,10 @@ class Flights:
         flight = self._flights[position]
         return flight.tokens + self._rate.median() * max(0.0, self._now() - flight.since)
 
+    def all_there(self) -> float:
+        """The same of all together."""
+        return sum(map(self.there, self._flights))
+
     def roughly(self) -> float:
         """``expected`` as it was an eighth of all answers ago at most: costs nothing but a new curve then."""
         if self._forecast.stale(1 / 8):

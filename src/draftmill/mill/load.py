@@ -1,7 +1,6 @@
 """Samples of what the engines are doing, for the run's ``load.jsonl`` and for the seats' governors."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -25,16 +24,32 @@ class Outlook(msgspec.Struct, frozen=True):
     draining: bool
 
 
+class Done(msgspec.Struct, frozen=True):
+    """What this start has done of one dataset: whole answers, error rows, the answers' tokens, and the tokens that are
+    there of answers that have not ended (where the servers do not tell while they grow: what is expected to be)."""
+
+    answers: int
+    failed: int
+    tokens: int
+    growing: int
+
+
 async def sample_loads(
-    seats: list[Seat], put: Callable[[bytes], None], outlook: Callable[[Seat, int], Outlook], wake: Callable[[], None]
+    seats: list[Seat],
+    put: Callable[[bytes], None],
+    outlook: Callable[[Seat, int], Outlook],
+    done: Callable[[], dict[str, Done]],
+    wake: Callable[[], None],
 ) -> None:
-    """Hand a line for each seat to ``put`` and its load to the seat, again and again, until cancelled.
+    """Hand a line for each seat, and one of all datasets, to ``put`` and its load to the seat, again and again, until
+    cancelled.
 
     ``outlook`` is asked for each governed seat, of whose requests so many wait at the server. ``wake`` is called where
     a seat takes more than before.
     """
     while True:
         governed = any(seat.governor for seat in seats)
+        put(encode({"time": clock.wall(), "done": done()}))
         for seat in list(seats):
             load = await _load(seat)
             put(encode(_line(seat, load)))
@@ -56,7 +71,7 @@ async def _load(seat: Seat) -> Load | None:
 
 def _line(seat: Seat, load: Load | None) -> dict[str, object]:
     return {
-        "time": round(time.time(), 3),
+        "time": clock.wall(),
         "engine": seat.engine.name,
         "state": seat.state.value,
         "in_flight": seat.in_flight,

@@ -101,6 +101,10 @@ class Stream:
         """How many prompts that ``next`` gave are not settled yet, those included that wait to be sent again."""
         return len(self._flights)
 
+    def growing(self) -> float:
+        """Tokens that are there of the answers under way, as far as that is known."""
+        return self._flights.all_there()
+
     @property
     def lane(self) -> str:
         """The lane of the prompt that is next."""
