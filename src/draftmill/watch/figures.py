@@ -88,8 +88,8 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     The six states add up to ``prompts`` (docs/run-folder.md); they are None in a folder whose prompts are not
     known. ``rows`` are answers and passed-through rows inside the budget's cut, ``counted`` their tokens as the budget
     counts them. ``answers``, ``generated`` and ``prompt_tokens`` are those of all whole answers, surplus included;
-    ``growing`` are tokens of answers that have not ended. ``older_shape`` answers stand in lines of other versions: their
-    tokens are among ``generated``, and they are rows only where the prompts are not known.
+    ``growing`` are tokens of answers that have not ended. ``older_shape`` answers stand in lines of other versions:
+    their tokens are among ``generated``, and they are rows only where the prompts are not known.
     """
 
     name: str
@@ -145,9 +145,10 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
 class EngineFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One engine as it was last seen, at ``time``; ``in_flight`` and ``cap`` are ours, the rest is the server's word.
 
+    ``source``: ``run`` (the run's own samples) or the path of a server log. ``auto``: whether a governor finds its cap.
     ``retracted`` counts requests thrown back since the server's start, ``retractions`` those of the last minute.
-    ``source``: ``run`` (the run's own samples) or the path of a server log. ``base`` and ``each`` fit the seconds of a
-    decode step as ``base + each · running``, where loads were different enough to tell.
+    ``base`` and ``each`` fit the seconds of a decode step as ``base + each · running``, where loads were different
+    enough to tell. ``history`` holds (time, running, queued, KV use, tokens a second).
     """
 
     name: str
@@ -160,6 +161,7 @@ class EngineFigures(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int | None = None
     cap: int | None = None
     cap_why: str = ""
+    auto: bool | None = None
     slots: int | None = None
     kv_used: int | None = None
     kv_total: int | None = None
@@ -170,7 +172,7 @@ class EngineFigures(msgspec.Struct, frozen=True, kw_only=True):
     retractions: float | None = None
     base: float | None = None
     each: float | None = None
-    history: list[tuple[float, int, int, float | None, float | None]] = []  # time, running, queued, KV use, tok/s
+    history: list[tuple[float, int, int, float | None, float | None]] = []
 
     def gain(self) -> float | None:
         """How many per cent more tokens a second one per cent more requests would bring, by the fit."""
@@ -194,6 +196,14 @@ class Disk(msgspec.Struct, frozen=True):
 
     free: int
     needed: int | None = None
+
+
+class LaneFigures(msgspec.Struct, frozen=True):
+    """A lane as the recipe and the control file have it; ``concurrency`` is None where it is ``auto``."""
+
+    name: str
+    limit: int
+    concurrency: int | None = None
 
 
 class Recent(msgspec.Struct, frozen=True):
@@ -221,6 +231,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     datasets: list[DatasetFigures]
     total: DatasetFigures
     engines: list[EngineFigures] = []
+    lanes: list[LaneFigures] = []
     server_rate: float | None = None
     events: list[Event] = []
     recent: list[Recent] = []

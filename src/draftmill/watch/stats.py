@@ -5,9 +5,7 @@
 
 import os
 import shutil
-import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,17 +14,26 @@ from pydantic import ValidationError
 
 from draftmill.errors import RecipeError, StorageError
 from draftmill.journal.folder import DatasetFolder, RunFolder
-from draftmill.journal.lock import Holder
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import read_settings
-from draftmill.recipe import Control, Recipe
+from draftmill.recipe import EMBEDDED, Control, Recipe
 from draftmill.watch import eta, thinking
 from draftmill.watch.dataset import DatasetWatch, Plan
 from draftmill.watch.events import Events
-from draftmill.watch.figures import DatasetFigures, Disk, EngineFigures, Phase, Recent, RunFigures, Thinking, Unread
+from draftmill.watch.figures import (
+    DatasetFigures,
+    Disk,
+    EngineFigures,
+    LaneFigures,
+    Phase,
+    Recent,
+    RunFigures,
+    Unread,
+)
 from draftmill.watch.lengths import Histogram
 from draftmill.watch.loads import Done, EngineLoad, Loads
-from draftmill.watch.rates import Marks, lately, rates, together
+from draftmill.watch.rates import Marks, lately, rates
+from draftmill.watch.totals import together
 
 _SILENT = 60.0  # seconds without a sample or an event after which a run that did not end is taken for gone
 _EVENTS = 50  # that figures hold
@@ -139,7 +146,7 @@ class RunWatch:
         datasets = [self._dataset(name, now) for name in self.datasets]
         engines = self._engines(now)
         rates_now = [e.rate for e in engines if e.rate is not None and now - (e.time or 0) < _SILENT]
-        total = self._total(datasets)
+        total = together([(d, self.datasets[d.name]) for d in datasets])
         if phase in (Phase.RUNNING, Phase.PAUSED):
             datasets, total = eta.foresee(datasets, total, engines)
         recent = sorted((r for d in self.datasets.values() for r in d.recent()[:10]), key=lambda r: -r.offset)
@@ -153,6 +160,7 @@ class RunWatch:
             datasets=datasets,
             total=total,
             engines=engines,
+            lanes=self._lanes(),
             server_rate=sum(rates_now) if rates_now else None,
             events=list(self.events.all)[-_EVENTS:],
             recent=recent if len(self.datasets) == 1 else _in_turn([d.recent() for d in self.datasets.values()]),
@@ -165,6 +173,13 @@ class RunWatch:
             + [unread for d in datasets for unread in d.unread],
         )
 
+    def _lanes(self) -> list[LaneFigures]:
+        lanes = self.recipe.lanes.items() if self.recipe else ()
+        return [
+            LaneFigures(name, lane.max_new_tokens, None if lane.concurrency == "auto" else int(lane.concurrency))
+            for name, lane in lanes
+        ]
+
     def _dataset(self, name: str, now: float) -> DatasetFigures:
         watch, marks = self.datasets[name], self._marks[name]
         figures = watch.figures()
@@ -176,66 +191,12 @@ class RunWatch:
             recent_errors=recent.failed if recent else 0,
         )
 
-    def _total(self, each: list[DatasetFigures]) -> DatasetFigures:
-        def whole(field: str) -> int | None:
-            values = [getattr(d, field) for d in each]
-            return None if not values or None in values else sum(values)
-
-        def known(field: str) -> int:
-            return sum(getattr(d, field) or 0 for d in each)
-
-        finishes = sum((Counter(d.finishes) for d in each), Counter[str]())
-        answers = known("answers")
-        watches = list(self.datasets.values())
-        thought = [d.thinking for d in each if d.thinking]
-        tokens = [(t, d.lengths.tokens if d.lengths else 0) for d in each if (t := d.thinking)]
-        weight = sum(n for _, n in tokens)
-        reasons = sorted((r for d in each for r in d.error_reasons), key=lambda r: -r.count)
-        return DatasetFigures(
-            name="all",
-            prompts=whole("prompts"),
-            rows=known("rows"),
-            counting=whole("counting"),
-            surplus=whole("surplus"),
-            passed_through=whole("passed_through"),
-            errors=known("errors"),
-            owed=whole("owed"),
-            not_needed=whole("not_needed"),
-            budget=whole("budget"),
-            counted=known("counted"),
-            exhausted=any(d.exhausted for d in each),
-            answers=answers,
-            generated=known("generated"),
-            prompt_tokens=known("prompt_tokens"),
-            growing=known("growing"),
-            growing_answers=known("growing_answers"),
-            finishes=dict(finishes),
-            truncated=finishes["length"] / answers if answers else None,
-            lengths=Histogram().merged(w.lengths() for w in watches).figures(),
-            prompt_lengths=Histogram().merged(w.prompt_lengths() for w in watches).figures(),
-            thinking=Thinking(
-                sum(t.answers for t in thought),
-                sum(t.share * n for t, n in tokens) / weight,
-                sum(t.unclosed for t in thought),
-            )
-            if weight
-            else None,
-            continued=known("continued"),
-            redrawn=known("redrawn"),
-            strays=known("strays"),
-            older_shape=known("older_shape"),
-            torn=any(d.torn for d in each),
-            rates=together([d.rates for d in each]),
-            error_reasons=reasons[:5],
-            recent_errors=known("recent_errors"),
-            recent_answers=known("recent_answers"),
-            unread=[unread for d in each for unread in d.unread],
-        )
-
     def _engines(self, now: float) -> list[EngineFigures]:
         for source in self._sources:
             engine = source()
             self.loads.engines[engine.name] = engine
+        specs = self.recipe.engines if self.recipe else []
+        governed = {spec.url or EMBEDDED: spec.concurrency == "auto" for spec in specs}
         newest = max((e.time for e in self.loads.engines.values()), default=0.0)
         shown = []
         for name, engine in self.loads.engines.items():
@@ -244,7 +205,8 @@ class RunWatch:
             if engine.source == "run" and engine.time < newest - _SILENT and name not in self.events.why:
                 continue
             engine.slots = engine.slots or self._slots.get(name)
-            shown.append(engine.figures(self.events.why.get(name, ""), self.events.cap_why.get(name, "")))
+            figures = engine.figures(self.events.why.get(name, ""), self.events.cap_why.get(name, ""))
+            shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
         named = {e.name for e in shown}
         absent = [name for name in self.events.why if name not in named | self.events.left and "://" in name]
         return shown + [EngineFigures(name=name, state="absent", why=self.events.why[name]) for name in absent]
@@ -261,7 +223,7 @@ class RunWatch:
             return phase
         if phase is Phase.RUNNING and self._control.last.pause:
             phase = Phase.PAUSED
-        alive = _alive(self.folder.lock)
+        alive = holder_lives(self.folder.lock)
         silent = now - (self._seen() or now) > _SILENT
         if alive is False or (alive is None and silent):
             return Phase.GONE
@@ -297,26 +259,6 @@ def _stat(path: Path) -> os.stat_result | None:
         return path.stat()
     except OSError:
         return None
-
-
-def _alive(lock: Path) -> bool | None:
-    """Whether the process that began the last start lives; None where it ran on another machine, or nobody knows.
-
-    The lock itself is never tried: a start that comes just then would be refused.
-    """
-    try:
-        holder = msgspec.json.decode(lock.read_bytes(), type=Holder)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
-        return None
-    if holder.host != socket.gethostname():
-        return None
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 class _Engine(msgspec.Struct):
