@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from draftmill.errors import RecipeError, StorageError
 from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.lock import holder_lives
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import read_settings
 from draftmill.recipe import EMBEDDED, Control, Recipe
