@@ -27,9 +27,12 @@ class Sample(msgspec.Struct, frozen=True):
     kv_total: int | None = None
     generation_rate: float | None = None
     preemptions: int | None = None
+    share: float | None = None  # of the KV cache in use, where a server says that instead of its size
 
     @property
     def kv_use(self) -> float | None:
+        if self.share is not None:
+            return self.share
         return self.kv_used / self.kv_total if self.kv_used is not None and self.kv_total else None
 
 

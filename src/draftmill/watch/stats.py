@@ -32,8 +32,9 @@ from draftmill.watch.figures import (
     Unread,
 )
 from draftmill.watch.lengths import Histogram
-from draftmill.watch.loads import Done, EngineLoad, Loads
+from draftmill.watch.loads import Done, Loads
 from draftmill.watch.rates import Marks, lately, rates
+from draftmill.watch.serverlog import ServerLog
 from draftmill.watch.totals import together
 
 _SILENT = 60.0  # seconds without a sample or an event after which a run that did not end is taken for gone
@@ -44,7 +45,8 @@ _ROW_SHARE = 1.3  # bytes of the training rows for each byte of the journal: pro
 class RunWatch:
     """A run's folder under watch. ``refresh`` gives its figures as they are now; ``now`` is the clock.
 
-    Raises StorageError where the folder is not there. ``sources`` are other sources of engine figures (server logs).
+    Raises StorageError where the folder is not there. ``logs`` are the engines' own logs, for figures that the
+    run does not have.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class RunWatch:
         path: Path,
         *,
         now: Callable[[], float] = time.time,
-        sources: Sequence[Callable[[], EngineLoad]] = (),
+        logs: Sequence[ServerLog] = (),
     ) -> None:
         if not path.is_dir():
             raise StorageError(f"{path}: no run lies there", "give the folder that `draftmill run` named")
@@ -62,7 +64,7 @@ class RunWatch:
         self.datasets: dict[str, DatasetWatch] = {}
         self.recipe: Recipe | None = None
         self._now = now
-        self._sources = sources
+        self._logs = logs
         self._marks: dict[str, Marks] = {}
         self._control = ControlFile(self.folder.control)
         self._settings_stamp: object = ()
@@ -171,6 +173,7 @@ class RunWatch:
             unread=self._settings_fault
             + self.loads.unread
             + self.events.unread
+            + [unread for log in self._logs for unread in log.unread()]
             + [unread for d in datasets for unread in d.unread],
         )
 
@@ -193,24 +196,22 @@ class RunWatch:
         )
 
     def _engines(self, now: float) -> list[EngineFigures]:
-        for source in self._sources:
-            engine = source()
-            self.loads.engines[engine.name] = engine
         specs = self.recipe.engines if self.recipe else []
         governed = {spec.url or EMBEDDED: spec.concurrency == "auto" for spec in specs}
         newest = max((e.time for e in self.loads.engines.values()), default=0.0)
         shown = []
         for name, engine in self.loads.engines.items():
-            if name in self.events.left and engine.source == "run":
-                continue
-            if engine.source == "run" and engine.time < newest - _SILENT and name not in self.events.why:
+            if name in self.events.left or (engine.time < newest - _SILENT and name not in self.events.why):
                 continue
             engine.slots = engine.slots or self._slots.get(name)
             figures = engine.figures(self.events.why.get(name, ""), self.events.cap_why.get(name, ""))
             shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
         named = {e.name for e in shown}
         absent = [name for name in self.events.why if name not in named | self.events.left and "://" in name]
-        return shown + [EngineFigures(name=name, state="absent", why=self.events.why[name]) for name in absent]
+        shown += [EngineFigures(name=name, state="absent", why=self.events.why[name]) for name in absent]
+        for log in self._logs:
+            shown = _with_log(shown, log)
+        return shown
 
     # the run as a whole
 
@@ -244,6 +245,21 @@ class RunWatch:
             return Disk(free)
         each = written / tokens
         return Disk(free, round(each * left + _ROW_SHARE * each * (tokens + left)))
+
+
+def _with_log(engines: list[EngineFigures], log: ServerLog) -> list[EngineFigures]:
+    """Engines with what a server's log says: of the engine that it belongs to (the only one, where it is not said) if
+    the run itself knows nothing of it, else as one more."""
+    said = log.refresh().figures()
+    target = log.engine or (engines[0].name if len(engines) == 1 else None)
+    mute = next(
+        (n for n, e in enumerate(engines) if e.name == target and e.running is None and e.state == "open"), None
+    )
+    if mute is None:
+        return [*engines, said]
+    own = engines[mute]
+    kept = {f: getattr(own, f) for f in ("name", "state", "why", "in_flight", "cap", "cap_why", "auto")}
+    return [*engines[:mute], msgspec.structs.replace(said, **kept), *engines[mute + 1 :]]
 
 
 def _in_turn(recents: list[list[Recent]], most: int = 30) -> list[Recent]:
