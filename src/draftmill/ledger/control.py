@@ -1,9 +1,13 @@
 """A run's control file: read at the start, looked at again while the run is on, written by whoever steers it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from draftmill.errors import UsageFault
 from draftmill.journal.files import replacing
-from draftmill.recipe import Control, read_control
+from draftmill.journal.folder import RunFolder
+from draftmill.ledger.settings import read_settings
+from draftmill.recipe import Control, Recipe, check_control, read_control
 
 
 class ControlFile:
@@ -36,3 +40,46 @@ class ControlFile:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def steer(
+    folder: RunFolder,
+    *,
+    pause: bool | None = None,
+    concurrency: str | None = None,
+    budget: str | None = None,
+    engines: Mapping[str, object] | None = None,
+    clear: bool = False,
+) -> Control:
+    """Lay wishes over what a run's control file says, and write it where that changes anything.
+
+    ``concurrency`` and ``budget`` are as typed: ``64`` for every lane (dataset), or ``short=150,long=auto``. Raises
+    UsageFault where no run has begun, RecipeError for what does not fit it; then nothing is written.
+    """
+    settings = read_settings(folder)
+    if settings is None:
+        raise UsageFault(f"{folder.path}: no run has begun there", "give the folder that `draftmill run` named")
+    recipe = Recipe.model_validate(settings.recipe)
+    file = ControlFile(folder.control)
+    before = Control() if clear else file.read()
+    data = before.model_dump() | ({} if pause is None else {"pause": pause})
+    data["concurrency"] = before.concurrency | _by_name(concurrency, list(recipe.lanes))
+    data["budgets"] = before.budgets | _by_name(budget, [dataset.name for dataset in recipe.datasets])
+    data["engines"] = before.engines | dict(engines or {})
+    now = check_control(data, "control")
+    now.over(recipe)
+    if now != before or clear:
+        file.write(now)
+    return now
+
+
+def as_number(text: str) -> object:
+    """A typed value as a control file has it."""
+    return int(text) if text.strip().isdecimal() else text.strip()
+
+
+def _by_name(text: str | None, names: list[str]) -> dict[str, object]:
+    """``64`` for all, or ``short=150,long=32``."""
+    parts = [part.strip().rpartition("=") for part in text.split(",")] if text else []
+    given = [(name.strip(), as_number(value)) for name, _, value in parts]
+    return {name: value for target, value in given for name in ([target] if target else names)}

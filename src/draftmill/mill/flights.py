@@ -121,6 +121,10 @@ class Flights:
         """The same of all together."""
         return sum(map(self.there, self._flights))
 
+    def answers(self) -> float:
+        """What ``roughly`` gives, without what counts beside the answers."""
+        return self.roughly() - self._beside
+
     def roughly(self) -> float:
         """``expected`` as it was an eighth of all answers ago at most: costs nothing but a new curve then."""
         if self._forecast.stale(1 / 8):

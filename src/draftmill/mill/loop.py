@@ -356,7 +356,7 @@ class Loop:
         return Outlook(growth, draining=False)
 
     def _done(self) -> dict[str, Done]:
-        return {s.name: Done(s.answers, s.failed, s.tokens, round(s.growing())) for s in self.streams}
+        return {s.name: Done(s.answers, s.failed, s.tokens, *map(round, s.outlook())) for s in self.streams}
 
     def _lane(self, work: Work) -> LaneQueue:
         name = self.streams[work.dataset].lane_of(work.prompt)

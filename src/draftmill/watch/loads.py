@@ -43,6 +43,7 @@ class Done(msgspec.Struct, frozen=True):
     failed: int = 0
     tokens: int = 0
     growing: int = 0
+    left: int | None = None
 
 
 class _Line(msgspec.Struct):
