@@ -256,7 +256,7 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         run(engine(**BUSY), phase=Phase.GONE, seen=NOW - 900),
         Verdict.GONE,
         Level.BAD,
-        "no sign of life for 15 min",
+        "no sign of life for 15m00s",
         "goes on where it stopped",
     ),
     "interrupted": (

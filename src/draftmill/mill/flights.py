@@ -117,9 +117,9 @@ class Flights:
         flight = self._flights[position]
         return flight.tokens + self._rate.median() * max(0.0, self._now() - flight.since)
 
-    def all_there(self) -> float:
-        """The same of all together."""
-        return sum(map(self.there, self._flights))
+    def heard(self) -> int:
+        """Tokens of all answers under way, as far as the servers tell while they grow: nothing is guessed."""
+        return sum(flight.tokens for flight in self._flights.values())
 
     def answers(self) -> float:
         """What ``roughly`` gives, without what counts beside the answers."""

@@ -26,7 +26,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 class Done(msgspec.Struct, frozen=True):
     """What this start has done of one dataset: whole answers, error rows, the answers' tokens, and the tokens that are
-    there of answers that have not ended (where the servers do not tell while they grow: what is expected to be).
+    there of answers that have not ended, as far as servers tell while they grow.
     ``left``: tokens that are expected to be generated still, by prompts or budget, whichever ends it first."""
 
     answers: int

@@ -137,9 +137,8 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
         settled = 1 - self.owed / self.prompts if self.owed is not None else None
         if self.owed == 0:
             return 1.0
-        if self.budget:
-            return min(1.0, self.counted / self.budget)
-        return settled
+        share = self.counted / self.budget if self.budget else settled
+        return None if share is None else min(0.99, share)
 
 
 class EngineFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,7 +151,7 @@ class RunWatch:
         rates_now = [e.rate for e in engines if e.rate is not None and now - (e.time or 0) < _SILENT]
         total = together([(d, self.datasets[d.name]) for d in datasets])
         if phase in (Phase.RUNNING, Phase.PAUSED):
-            datasets, total = eta.foresee(datasets, total, engines)
+            datasets, total = self._foreseen(datasets, total, engines, now)
         recent = sorted((r for d in self.datasets.values() for r in d.recent()[:10]), key=lambda r: -r.offset)
         return RunFigures(
             path=str(self.folder.path),
@@ -176,6 +176,20 @@ class RunWatch:
             + [unread for log in self._logs for unread in log.unread()]
             + [unread for d in datasets for unread in d.unread],
         )
+
+    def _foreseen(
+        self, datasets: list[DatasetFigures], total: DatasetFigures, engines: list[EngineFigures], now: float
+    ) -> tuple[list[DatasetFigures], DatasetFigures]:
+        """The same figures with their ETAs."""
+        last = self.loads.marks[-1] if self.loads.marks and now - self.loads.marks[-1][0] < _SILENT else None
+        left = {name: done.left for name, done in last[1].items()} if last else {}
+        work = [eta.Work(d, self.datasets[d.name].lengths(), left.get(d.name)) for d in datasets]
+        since = self.loads.first[0] if self.loads.first else 0.0
+        progress = [(p.time, float(sum(p.tokens.values()))) for p in self.loads.timeline.points if p.time >= since]
+        together = self.recipe is None or self.recipe.order == "together"
+        whole = eta.foresee(work, engines, eta.pace(progress), together=together)
+        each = [msgspec.structs.replace(w.figures, eta=eta.alone(w, w.figures.rates.last_5min)) for w in work]
+        return each, msgspec.structs.replace(total, eta=whole)
 
     def _lanes(self) -> list[LaneFigures]:
         lanes = self.recipe.lanes.items() if self.recipe else ()
