@@ -10,6 +10,7 @@ import draftmill
 ROOT = Path(draftmill.__file__).parent
 FLOORS = {
     "records": 0,
+    "ids": 0,
     "errors": 0,
     "examples": 0,
     "recipe": 1,

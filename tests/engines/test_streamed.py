@@ -11,7 +11,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftmill.engines.http import Http
+from draftmill.engines.http import STREAM_BYTES, Http, _Lines
 from draftmill.engines.protocol import Engine, Reply, Request
 from draftmill.engines.sglang import SGLang
 from draftmill.engines.streamed import FIRST_INTERVAL, Growing, Pace, Repeating
@@ -272,3 +272,21 @@ def test_a_fault_of_ours_while_hearing_is_no_fault_of_the_server() -> None:
             await engine.close()
 
     against(Streaming(cumulative(True) + DONE).answer, use)
+
+
+@given(st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b" ")), max_size=6), st.data())
+def test_lines_are_the_same_in_whatever_pieces_they_come(lines: list[bytes], data: st.DataObject) -> None:
+    whole, splitter, found = b"".join(line + b"\n" for line in lines), _Lines(), []
+    while whole:
+        size = data.draw(st.integers(1, len(whole)))
+        found += splitter.of(whole[:size])
+        whole = whole[size:]
+    assert found == lines
+
+
+def test_an_event_may_be_larger_than_what_may_wait_of_a_stream() -> None:
+    long = [10 + n % 9_000 for n in range(60_000)] + [2]
+    told = [sglang(long[:end], end, STOP if end == len(long) else None) for end in (1, 50_000, len(long))]
+    assert len(sse(told[1])) > 2 * STREAM_BYTES
+    (reply,), heard = streamed("sglang", Streaming([*map(sse, told), *DONE]))
+    assert reply.output_ids == long and [len(ids) for ids in heard] == [1, 50_000, len(long)]

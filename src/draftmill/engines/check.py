@@ -1,13 +1,10 @@
 """Whether a request can be sent and whether a reply fits its request (rule 6): pure, each a reason or None."""
 
-import sys
-from array import array
 from collections.abc import Sequence
 
+from draftmill import ids as numbers
 from draftmill.engines.protocol import Reply, Request
 from draftmill.records import Finish
-
-_WIDTH = array("I").itemsize
 
 
 def check_request(request: Request, vocab_size: int | None = None) -> str | None:
@@ -15,7 +12,7 @@ def check_request(request: Request, vocab_size: int | None = None) -> str | None
     ids = request.prompt_ids
     if not ids:
         return "the prompt is empty"
-    if _packed(ids) is None:
+    if numbers.packed(ids) is None:
         return f"the prompt holds the id {min(ids) if min(ids) < 0 else max(ids)}"
     if vocab_size is not None and max(ids) >= vocab_size:
         return f"the prompt holds the id {max(ids)}, beyond the vocabulary of {vocab_size}"
@@ -64,36 +61,10 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
 
 def _check_ids(ids: Sequence[int], end: int, stops: set[int], vocab_size: int) -> str | None:
     """Ids of the vocabulary, and none of ``stops`` before ``end``."""
-    packed = _packed(ids)
-    if packed is None or (ids and _largest(packed) >= vocab_size):
+    packed = numbers.packed(ids)
+    if packed is None or (packed and numbers.largest(packed) >= vocab_size):
         return f"the id {min(ids) if min(ids) < 0 else max(ids)} lies outside the vocabulary of {vocab_size}"
-    inside = min((_first(packed, stop, len(ids)) for stop in stops), default=len(ids))
+    inside = min((numbers.first(packed, stop) for stop in stops), default=len(ids))
     if inside < end:
         return f"the stop id {ids[inside]} stands at {inside}, before the end at {len(ids) - 1}"
     return None
-
-
-# A thousand ids are compared in a few microseconds as the bytes of an array, and in ten to thirty as a list.
-
-
-def _packed(ids: Sequence[int]) -> bytes | None:
-    """The ids as unsigned numbers of one width; None where one is negative, or larger than any vocabulary."""
-    try:
-        return array("I", ids).tobytes()
-    except OverflowError:
-        return None
-
-
-def _largest(packed: bytes) -> int:
-    import numpy as np  # for runs only: it would double the time that `draftmill --help` takes
-
-    return int(np.frombuffer(packed, np.uint32).max())
-
-
-def _first(packed: bytes, token: int, otherwise: int) -> int:
-    """Where an id stands first."""
-    sought = token.to_bytes(_WIDTH, sys.byteorder)
-    at = packed.find(sought)
-    while at >= 0 and at % _WIDTH:  # the end of one id and the beginning of the next
-        at = packed.find(sought, at + 1)
-    return otherwise if at < 0 else at // _WIDTH

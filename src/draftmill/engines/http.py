@@ -8,12 +8,13 @@ has it cut out.
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
+from draftmill import ids
 from draftmill.engines import faults
 from draftmill.errors import EngineError, SetupFault
 
@@ -24,6 +25,7 @@ CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
 # Connections are kept between two calls for less time than any server keeps an idle one, so that a request never meets
 # its close: uvicorn, which SGLang and vLLM run on, waits 5 s. llama.cpp's server may close at once: none is kept there.
 KEPT_SECONDS = {"sglang": 2.0, "vllm": 2.0}
+STREAM_BYTES = 1 << 16  # that wait unread of one stream until its server is held back: there may be thousands
 END_SECONDS = 1.0  # for the end of a stream behind its last event
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
@@ -65,18 +67,25 @@ class Http:
         last. Waits as long as the server takes."""
         data, hearing = msgspec.json.encode(body), False
         try:
-            async with self._session(True).post(self.url + path, data=data, allow_redirects=False) as response:
+            call = self._session(True).post(
+                self.url + path, data=data, allow_redirects=False, read_bufsize=STREAM_BYTES
+            )
+            async with call as response:
                 if response.status != 200:
                     said = self._clean(await response.read())
                     raise faults.of_status(self.engine, self.name, response.status, said)
-                async for line in response.content:
-                    if line.startswith(b"data:") and (said := line[5:].strip()) != b"[DONE]":
+                lines, piece = _Lines(), b" "
+                while piece:
+                    piece = await response.content.readany()
+                    for line in lines.of(piece or b"\n"):
+                        if not line.startswith(b"data:") or (said := line[5:].strip()) == b"[DONE]":
+                            continue
                         hearing = True
-                        if hear(said):
-                            hearing = False
+                        last = hear(said)
+                        hearing = False
+                        if last:
                             await _read_to_end(response)
                             return
-                        hearing = False
                     line = said = b""  # not kept while it waits for the next: they may be large
         except EngineError:
             raise
@@ -114,6 +123,14 @@ class Http:
     def decode(self, said: bytes, event: type[T]) -> T:
         """One event of a stream. Raises the same faults as a reply that cannot be read."""
         return self._decode(said, event)
+
+    def ids(self, raw: msgspec.Raw) -> Sequence[int]:
+        """The ids in a reply. Raises the same faults as a reply that cannot be read."""
+        text = bytes(raw)
+        try:
+            return ids.read(text)
+        except msgspec.DecodeError as error:
+            raise faults.of_body(self.name, error, self._clean(text)) from None
 
     def _decode(self, body: bytes, reply: type[T], quote: bool = True) -> T:
         try:
@@ -161,6 +178,23 @@ class _PacedConnector(aiohttp.TCPConnector):
     ) -> aiohttp.connector.Connection:
         async with self._turn:
             return await super().connect(req, traces, timeout)
+
+
+class _Lines:
+    """Lines of any length out of the pieces in which they come."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    def of(self, piece: bytes) -> list[bytes]:
+        """The lines that end in this piece."""
+        *lines, rest = piece.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._begun, lines[0]])
+            self._begun = []
+        if rest:
+            self._begun.append(rest)
+        return lines
 
 
 async def _read_to_end(response: aiohttp.ClientResponse) -> None:

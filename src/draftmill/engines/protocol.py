@@ -34,7 +34,7 @@ class Reply(msgspec.Struct, frozen=True):
     After an ``abort`` of ours ``finish`` is ABORT and ``output_ids`` is what was generated until then, maybe nothing.
     """
 
-    output_ids: list[int]
+    output_ids: Sequence[int]
     prompt_tokens: int
     completion_tokens: int
     finish: Finish

@@ -1,5 +1,6 @@
 """The client of an SGLang server (``/generate``), seen on 0.5.23; older names of the control calls are tried too."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,6 +11,7 @@ from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
 from draftmill.engines.streamed import Growing, Pace, Repeating
 from draftmill.errors import EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
+from draftmill.ids import Ids
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
@@ -36,7 +38,7 @@ class _Meta(msgspec.Struct):
 
 class _Reply(msgspec.Struct):
     meta_info: _Meta
-    output_ids: list[int] = []
+    output_ids: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class _Error(msgspec.Struct):
@@ -182,7 +184,7 @@ class SGLang:
             "stream": False,
         }
         try:
-            reply = await self._answer(body, request.tell_every, on_ids)
+            meta, ids = await self._answer(body, request.tell_every, on_ids)
         except EngineError:
             if request.tag in self._aborted:  # given up while it waited: there is no beginning
                 return Reply([], len(request.prompt_ids), 0, Finish.ABORT)
@@ -190,7 +192,6 @@ class SGLang:
         finally:
             aborted = request.tag in self._aborted
             self._aborted.discard(request.tag)
-        meta, ids = reply.meta_info, reply.output_ids
         if aborted and meta.finish_reason and meta.finish_reason.type == "abort":
             return Reply(ids, len(request.prompt_ids), meta.completion_tokens, Finish.ABORT)
         finish, matched = self._finish(meta.finish_reason)
@@ -256,7 +257,7 @@ class SGLang:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _answer(self, body: dict[str, Any], every: float, on_ids: OnIds | None) -> _Reply:
+    async def _answer(self, body: dict[str, Any], every: float, on_ids: OnIds | None) -> tuple[_Meta, Sequence[int]]:
         if on_ids and self._streams:
             params = body["sampling_params"] | {"stream_interval": self._pace.interval(every)}
             try:
@@ -265,15 +266,16 @@ class SGLang:
                 if "stream_interval" not in fault.message:
                     raise
                 self._streams = False  # older: an event for each token with all ids so far would cost too much
-        return await self._http.post("/generate", body, _Reply, patient=True)
+        reply = await self._http.post("/generate", body, _Reply, patient=True)
+        return reply.meta_info, self._http.ids(reply.output_ids)
 
-    async def _streamed(self, body: dict[str, Any], on_ids: OnIds) -> _Reply:
+    async def _streamed(self, body: dict[str, Any], on_ids: OnIds) -> tuple[_Meta, Sequence[int]]:
         stream = _Stream(self._http, Growing(self.name, self._pace), on_ids)
         await self._http.stream("/generate", body, stream.hear)
         ids = stream.answer.ids
         if stream.last is None:
             raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(ids)} ids")
-        return _Reply(stream.last, ids.tolist())
+        return stream.last, Ids(ids)
 
     def _finish(self, finish: _Finish | None) -> tuple[Finish, int | None]:
         if finish is None:

@@ -1,7 +1,8 @@
 """The client of a vLLM server (``/v1/completions`` with ``return_token_ids``), seen on 0.32."""
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,6 +12,7 @@ from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
 from draftmill.engines.streamed import Growing, Pace
 from draftmill.errors import PromptFault, ReplyFault, SetupFault, TransportFault
+from draftmill.ids import Ids
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
@@ -24,7 +26,7 @@ class _Logprob(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     finish_reason: str | None
-    token_ids: list[int]
+    token_ids: msgspec.Raw
     stop_reason: int | str | None = None
     prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
 
@@ -41,6 +43,13 @@ class _Usage(msgspec.Struct):
 
 class _Reply(msgspec.Struct):
     choices: list[_Choice]
+    usage: _Usage
+
+
+class _Answer(NamedTuple):
+    ids: Sequence[int]
+    finish_reason: str | None
+    stop_reason: int | str | None
     usage: _Usage
 
 
@@ -69,7 +78,7 @@ class _Call:
         self.answer = answer
         self.last: _Piece | None = None
         self.usage: _Usage | None = None
-        self.task: asyncio.Task[_Reply] | None = None
+        self.task: asyncio.Task[_Answer] | None = None
         self.aborted = False
         self._http = http
         self._on_ids = on_ids
@@ -143,28 +152,28 @@ class VLLM:
         sampling = _sampling(request.sampling, request.limit, request.stop_ids, request.seed)
         parameters = sampling | {"request_id": request.tag}
         if on_ids is None:
-            reply = await self._complete(request.prompt_ids, parameters)
+            answer = self._answer(await self._complete(request.prompt_ids, parameters))
         else:
             call = _Call(self._http, Growing(self.name, self._pace), on_ids)
             pace = {"stream_interval": self._pace.interval(request.tell_every)}  # older servers send every id at once
             call.task = asyncio.ensure_future(self._stream(call, request.prompt_ids, parameters | pace))
             self._calls[request.tag] = call
             try:
-                reply = await call.task
+                answer = await call.task
             except asyncio.CancelledError:
                 if not call.aborted:
                     raise
-                ids = call.answer.ids.tolist()
+                ids = Ids(call.answer.ids)
                 return Reply(ids, len(request.prompt_ids), len(ids), Finish.ABORT)
             finally:
                 del self._calls[request.tag]
-        choice, usage = reply.choices[0], reply.usage
-        finish, matched = self._finish(choice)
+        usage = answer.usage
+        finish, matched = self._finish(answer)
         if finish is Finish.LENGTH and usage.completion_tokens < request.limit:
             raise faults.of_limit(self.name, request, usage.completion_tokens)
         cached = usage.prompt_tokens_details
         return Reply(
-            output_ids=choice.token_ids,
+            output_ids=answer.ids,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             finish=finish,
@@ -235,16 +244,20 @@ class VLLM:
             raise ReplyFault(f"{self.name}: {len(reply.choices)} answers where one was asked for")
         return reply
 
-    async def _stream(self, call: "_Call", ids: list[int], parameters: dict[str, Any]) -> _Reply:
+    async def _stream(self, call: "_Call", ids: list[int], parameters: dict[str, Any]) -> _Answer:
         if self._model is None:
             self._model = (await self._served()).id
         streaming = {"stream": True, "stream_options": {"include_usage": True}}
         body = {"model": self._model, "prompt": ids, **parameters, **streaming}
         await self._http.stream("/v1/completions", body, call.hear)
-        answer = call.answer.ids.tolist()
+        answer = Ids(call.answer.ids)
         if call.last is None or call.usage is None:
             raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(answer)} ids")
-        return _Reply([_Choice(call.last.finish_reason, answer, call.last.stop_reason)], call.usage)
+        return _Answer(answer, call.last.finish_reason, call.last.stop_reason, call.usage)
+
+    def _answer(self, reply: _Reply) -> _Answer:
+        choice = reply.choices[0]
+        return _Answer(self._http.ids(choice.token_ids), choice.finish_reason, choice.stop_reason, reply.usage)
 
     async def _served(self) -> _Model:
         models = (await self._http.get("/v1/models", _Models)).data
@@ -254,8 +267,8 @@ class VLLM:
         names = ", ".join(model.id for model in models) or "none"
         raise SetupFault(f"{self.name}: serves no model {self._model!r}", f"it serves {names}: see the engine's model")
 
-    def _finish(self, choice: _Choice) -> tuple[Finish, int | None]:
-        reason, matched = choice.finish_reason, choice.stop_reason
+    def _finish(self, answer: _Answer) -> tuple[Finish, int | None]:
+        reason, matched = answer.finish_reason, answer.stop_reason
         if reason == "abort":
             raise faults.of_abort("vllm", self.name, None, "the request was aborted at the server")
         if reason == "length":

@@ -7,6 +7,7 @@ from typing import IO
 import msgspec
 
 from draftmill.errors import StorageError
+from draftmill.ids import as_json
 from draftmill.records import Completion, Ended, Finish
 
 
@@ -37,7 +38,7 @@ class UnknownLine(msgspec.Struct, frozen=True):
 
 _entry = msgspec.json.Decoder(Entry)
 _completion = msgspec.json.Decoder(Completion)
-encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder(enc_hook=as_json).encode
 
 
 def scan(path: Path) -> Iterator[Entry | UnknownLine]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import cast
 
 from draftmill.engines.check import check_beginning
 from draftmill.engines.protocol import Reply, Request
@@ -88,7 +89,7 @@ class Call:
         """The line of the whole answer."""
         begun = self.work.begun
         return self._line(
-            begun + reply.output_ids if begun else reply.output_ids,
+            begun + list(reply.output_ids) if begun else reply.output_ids,
             reply.finish,
             reply.matched_stop,
             reply.cached_tokens,
@@ -98,7 +99,7 @@ class Call:
 
     def _line(
         self,
-        ids: list[int],
+        ids: Sequence[int],
         finish: Finish,
         matched: int | None,
         cached: int | None,
@@ -112,7 +113,7 @@ class Call:
             id=prompt.id,
             position=prompt.position,
             turn=prompt.turn,
-            output_ids=ids,
+            output_ids=cast("list[int]", ids),  # a line is written of them, whatever sequence they are
             prompt_tokens=len(prompt.prompt_ids),
             completion_tokens=len(ids),
             finish_reason=finish,

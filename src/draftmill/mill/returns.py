@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from draftmill.engines.check import check_reply
@@ -255,4 +254,4 @@ class _Suspect(ReplyFault):
 
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
-        self.reply = msgspec.to_builtins(reply)
+        self.reply = reply

@@ -65,7 +65,7 @@ class Seat:
     @property
     def free(self) -> int:
         """How many more requests it may be given now."""
-        if self.state is not State.OPEN or clock.now() < self._full_until:
+        if self.state is not State.OPEN or (self._full_until and clock.now() < self._full_until):
             return 0
         return max(0, (1 if self.failures >= _FAILURES else self.ceiling) - self.in_flight)
 

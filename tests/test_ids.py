@@ -1,0 +1,54 @@
+"""Ids as text and as numbers."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftmill import ids
+from draftmill.journal.reader import encode
+
+ANY = st.lists(st.integers(0, 2**32 - 1))
+SOME = ANY.filter(bool)
+
+
+@given(ANY)
+def test_are_read_as_they_stand_and_written_as_they_came(numbers: list[int]) -> None:
+    for text in (msgspec.json.encode(numbers), str(numbers).encode()):
+        read = ids.read(text)
+        assert list(read) == numbers and len(read) == len(numbers)
+        assert msgspec.json.decode(encode({"ids": read})) == {"ids": numbers}
+
+
+@given(SOME, st.data())
+def test_are_sequences_like_lists(numbers: list[int], data: st.DataObject) -> None:
+    read = ids.read(msgspec.json.encode(numbers))
+    at = data.draw(st.integers(-len(numbers), len(numbers) - 1))
+    assert read[at] == numbers[at] and read[at:] == numbers[at:] and read == numbers and read != numbers[1:]
+
+
+@given(SOME, st.integers(0, 2**32 - 1))
+def test_largest_and_first(numbers: list[int], token: int) -> None:
+    packed = ids.packed(numbers)
+    assert packed is not None
+    assert ids.largest(packed) == max(numbers)
+    assert ids.first(packed, numbers[-1]) == numbers.index(numbers[-1])
+    assert ids.first(packed, token) == ([*numbers, token].index(token))
+
+
+def test_nothing_stands_in_no_ids() -> None:
+    assert ids.first(ids.packed([]), 2) == 0  # type: ignore[arg-type]
+    assert len(ids.read(b"[]")) == 0
+
+
+@pytest.mark.parametrize("text", [b"null", b'"12"', b"[1.5]", b"[1e3]", b'["1"]', b"[[1]]", b"[1,null]", b"{}"])
+def test_what_is_no_list_of_whole_numbers_is_refused(text: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        ids.read(text)
+
+
+@pytest.mark.parametrize("numbers", [[-1], [1, 2**32], [1, 2**64], [10**30], [0, -(2**40), 5]])
+def test_numbers_that_are_no_ids_are_read_and_do_not_pack(numbers: list[int]) -> None:
+    read = ids.read(msgspec.json.encode(numbers) if max(numbers) < 2**64 else str(numbers).replace(" ", "").encode())
+    assert list(read) == numbers
+    assert ids.packed(read) is None
