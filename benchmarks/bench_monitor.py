@@ -1,8 +1,8 @@
 """What looking at a large run costs: the first answer, each later one, and the run itself.
 
 The run's files are synthetic, as in bench_resume.py: every prompt but the last has a completion of 200 ids, and the
-index is there. Then lines are added, as a run adds them, with a look after each second's worth. Last the writer of a
-journal is timed, with nobody looking and with a monitor that looks every half second.
+index is there. Then lines are added, as a run adds them, with a look after each second's worth. Last, lines are made
+and appended as fast as one core can, with nobody looking and with a monitor that looks every half second.
 
 Usage: bench_monitor.py [POSITIONS]   (30,000; the bar is 1,000,000)
 """
@@ -19,14 +19,14 @@ from bench_resume import ANSWER, POSITIONS, PROMPT, make, memory
 
 from draftmill.journal.folder import RunFolder
 from draftmill.journal.index import entries
+from draftmill.journal.prompts import index_of
 from draftmill.journal.reader import encode
-from draftmill.journal.writer import Appender
 from draftmill.ledger.order import conversation_id
 from draftmill.records import Completion, Finish
 from draftmill.watch.stats import RunWatch
 
 LOOKS, EACH = 30, 20  # looks, and lines that come between two of them
-ROUNDS, LINES = 7, 3000
+ROUNDS, LINES = 5, 40_000
 
 
 def line(n: int, partial: bool = True) -> bytes:
@@ -61,19 +61,6 @@ def looks(path: Path, positions: int) -> None:
     )
 
 
-def writing(folder: Path, n: int) -> float:
-    """Lines a second of an appender that syncs each group, as a run's scribe does, and works in between."""
-    lines = [line(i) for i in range(64)]
-    appender = Appender(folder / f"journal{n}.jsonl")
-    began = time.process_time()
-    for start in range(0, LINES, 20):
-        appender.append([lines[(start + i) % 64] for i in range(20)])
-        time.sleep(0.005)
-    spent = time.process_time() - began
-    appender.close()
-    return spent
-
-
 def main(positions: int) -> None:
     print(f"{'completions':>11} {'first look s':>12} {'later ms':>12} {'at most ms':>12} {'MiB resident':>12}")
     for number in (max(100, positions // 10), positions):
@@ -82,42 +69,47 @@ def main(positions: int) -> None:
             make(folder, number)
             for _ in entries(folder.journal, folder.journal_index):
                 pass
-            from draftmill.journal.prompts import index_of
-
             index_of(folder.prompts, folder.prompts_index)
             subprocess.run([sys.executable, __file__, "looks", place, str(number)], check=True)
     attached()
 
 
 def attached() -> None:
-    """How long the same journal takes to be written with and without a monitor beside it, in turn."""
-    alone, beside = [], []
+    """The same work, lines made and appended as fast as they can be, alone and beside a monitor, in turn."""
+    alone, beside, shares = [], [], []
     with tempfile.TemporaryDirectory() as place:
-        run = RunFolder(Path(place))
-        make(run.dataset("b"), 20_000)
-        for n in range(ROUNDS):
-            alone.append(timed(Path(place), f"a{n}"))
+        make(RunFolder(Path(place)).dataset("b"), 20_000)
+        for _ in range(ROUNDS):
+            alone.append(work(Path(place)))
             watcher = subprocess.Popen([sys.executable, __file__, "watch", place], stdout=subprocess.PIPE)
             assert watcher.stdout
             watcher.stdout.readline()
-            beside.append(timed(Path(place), f"b{n}"))
+            began, spent = time.perf_counter(), spent_by(watcher.pid)
+            beside.append(work(Path(place)))
+            shares.append((spent_by(watcher.pid) - spent) / (time.perf_counter() - began))
             watcher.kill()
             watcher.wait()
-    less = 1 - statistics.median(alone) / statistics.median(beside)
-    print(f"\na journal of {LINES:,} lines, {os.cpu_count()} cores: {statistics.median(alone):.2f} s alone, ", end="")
-    print(f"{statistics.median(beside):.2f} s with a monitor that looks twice a second: {less:+.2%}")
+    slower = statistics.median(after / before for before, after in zip(alone, beside, strict=True)) - 1
+    rate = LINES / statistics.median(alone)
+    print(f"\n{rate:,.0f} answers a second are journaled; with a monitor that looks twice a second {slower:+.2%} time")
+    print(f"the monitor takes {statistics.median(shares):.1%} of a core meanwhile")
 
 
-def timed(place: Path, name: str) -> float:
-    """Wall seconds of writing a journal paced by its syncs."""
-    lines = [line(i) for i in range(64)]
-    appender = Appender(place / "b" / f"raw_responses.{name}")
-    began = time.perf_counter()
-    for start in range(0, LINES, 20):
-        appender.append([lines[(start + i) % 64] for i in range(20)])
-        time.sleep(0.02)
-    appender.close()
-    return time.perf_counter() - began
+def work(place: Path) -> float:
+    """Seconds that it takes to make and append so many lines: partial ones, of the one position that is owed."""
+    path = place / "b" / "raw_responses.jsonl"
+    with path.open("ab", buffering=0) as journal:
+        began = time.perf_counter()
+        for _ in range(LINES // 20):
+            journal.write(b"".join(line(19_999) + b"\n" for _ in range(20)))
+        return time.perf_counter() - began
+
+
+def spent_by(pid: int) -> float:
+    """CPU seconds of a process; nan where the system has no such file."""
+    stat = Path(f"/proc/{pid}/stat")
+    fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else []
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else float("nan")
 
 
 def watch(path: Path) -> None:
