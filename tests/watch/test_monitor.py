@@ -111,7 +111,6 @@ def test_screen(
 def test_keys_steer_the_run(folder: RunFolder) -> None:
     on(folder, press("p"), (100, 30))
     assert read_control(folder.control).pause
-    append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
     shown = on(folder, press("p", "c", *"short=64", "enter", "b", *"B1_glaive=1k", "enter"), (100, 30))
     control = read_control(folder.control)
     assert not control.pause

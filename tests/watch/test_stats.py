@@ -152,6 +152,15 @@ def test_silence_is_told_apart_from_an_end(tmp_path: Path) -> None:
     assert watch(folder, NOW - 490).refresh().phase is Phase.GONE
 
 
+def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 500, "start"), event(NOW - 400, "prepared", "d"))
+    assert watch(folder, NOW - 390).refresh().phase is Phase.PREPARING
+    assert watch(folder).refresh().phase is Phase.NEW
+    append(folder.events, event(NOW - 300, "milling"), event(NOW - 200, "ended"), event(NOW - 100, "recipe"))
+    assert watch(folder).refresh().phase is Phase.ENDED
+
+
 def test_nothing_is_written(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "d", "prompts": 4000})
     append(folder.dataset("d").journal, *(completion(n, 200) for n in range(1000)))
@@ -224,6 +233,17 @@ def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
     assert engines.keys() == {"http://a", "http://b"}
     assert (engines["http://a"].state, engines["http://a"].why, engines["http://a"].running) == ("lost", "reset", None)
     assert engines["http://b"].state == "absent"
+
+
+def test_what_was_wrong_with_an_engine_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 90, "milling"), event(NOW - 80, "lost", "http://e", "reset"))
+    append(folder.events, event(NOW - 20, "absent", "http://b", "does not answer"), event(NOW - 10, "milling"))
+    append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
+    engines = {e.name: e for e in watch(folder).refresh().engines}
+    assert (engines["http://e"].why, engines["http://b"].state) == ("", "absent")
+    append(folder.events, event(NOW, "ended"))
+    assert {e.name for e in watch(folder).refresh().engines} == {"http://e"}
 
 
 def test_figures_are_json(tmp_path: Path) -> None:

@@ -171,7 +171,8 @@ def _still(run: RunFigures) -> Iterator[Finding]:
         return
     flying = sum(e.in_flight or e.running or 0 for e in run.engines)
     began = run.time if run.started is None else run.started
-    if not flying or run.time - began < _STILL or run.total.rates.last_5min != 0 or run.server_rate:
+    told = run.server_rate is not None or run.total.growing_answers  # else tokens come with whole answers only
+    if not flying or not told or run.time - began < _STILL or run.total.rates.last_5min != 0 or run.server_rate:
         return
     message = f"stalled: {many(flying, 'request')} in flight, and not one token in minutes"
     advice = "look at the server's log and GPUs; after `--stall` seconds its requests are taken away and sent again"

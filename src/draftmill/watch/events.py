@@ -38,6 +38,7 @@ class Events:
         self.cap_why: dict[str, str] = {}
         self.why: dict[str, str] = {}
         self.left: set[str] = set()
+        self._absent: set[str] = set()
         self.unread: list[Unread] = []
         self._bad = (0, 0, "")
 
@@ -69,8 +70,11 @@ class Events:
                 self.phase, self.began, self.ending = Phase.RUNNING, event.time, ""
                 self.starts += 1
                 self.left.clear()
+                self.why = {name: why for name, why in self.why.items() if name in self._absent}
             case "ended":
                 self.phase, self.ending = Phase.ENDED, event.message
+                self.why.clear()
+                self._absent.clear()
             case "control" if subject == "run" and event.message.startswith("paused"):
                 self.phase = Phase.PAUSED if self.phase is Phase.RUNNING else self.phase
             case "control" if subject == "run" and event.message == "goes on":
@@ -80,7 +84,10 @@ class Events:
             case "back" | "joins":
                 self.why.pop(subject, None)
                 self.left.discard(subject)
+                self._absent.discard(subject)
             case kind if kind in _WHY:
                 self.why[subject] = event.message
                 if kind == "leaves":
                     self.left.add(subject)
+                if kind == "absent":  # told before a start begins to generate
+                    self._absent.add(subject)

@@ -218,8 +218,9 @@ class Recent(msgspec.Struct, frozen=True):
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A run at one moment. ``total`` is all datasets together, ``server_rate`` what the engines say together,
-    ``rates`` in ``total`` what came here. ``started`` is the last start's time, ``seen`` the last sign of life."""
+    """A run at one moment. ``total`` is all datasets together; ``server_rate`` is what the engines say together,
+    ``total.rates`` what came here. ``started`` is the last start's time, ``seen`` the last sign of life; ``pause`` is
+    what the control file says."""
 
     path: str
     time: float
@@ -227,6 +228,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     started: float | None = None
     seen: float | None = None
     ending: str = ""
+    pause: bool = False
     datasets: list[DatasetFigures]
     total: DatasetFigures
     engines: list[EngineFigures] = []

@@ -1,5 +1,6 @@
 """The live view of a run in a terminal: figures that renew themselves, and keys that steer the run."""
 
+import threading
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from draftmill.ledger.control import as_number, steer
 from draftmill.watch import overview
 from draftmill.watch.completions import Completions, Decoded
 from draftmill.watch.diagnosis import diagnose
-from draftmill.watch.figures import Phase, Recent, RunFigures
+from draftmill.watch.figures import Recent, RunFigures
 from draftmill.watch.stats import RunWatch
 from draftmill.watch.words import count
 
@@ -84,6 +85,7 @@ class Monitor(App[None]):
         super().__init__()
         self._watch = watch
         self._every = every
+        self._looking = threading.Lock()
         self._completions = Completions(watch.folder)
         self._recent: list[Recent] = []
         self.figures: RunFigures | None = None
@@ -113,14 +115,18 @@ class Monitor(App[None]):
         """Read what is new, in a thread: the first look at a large run takes seconds."""
         self._look()
 
-    @work(thread=True, exclusive=True, group="look")
+    @work(thread=True, group="look")
     def _look(self) -> None:
+        if not self._looking.acquire(blocking=False):
+            return  # the look before takes longer than the time between two
         try:
             figures = self._watch.refresh()
         except DraftmillError as error:
             self.call_from_thread(self._tell, error.message)
-            return
-        self.call_from_thread(self._show, figures)
+        else:
+            self.call_from_thread(self._show, figures)
+        finally:
+            self._looking.release()
 
     def _show(self, figures: RunFigures) -> None:
         self.figures = figures
@@ -175,7 +181,7 @@ class Monitor(App[None]):
 
     def action_pause(self) -> None:
         """Pause the run, or let it go on."""
-        pause = not (self.figures and self.figures.phase is Phase.PAUSED)
+        pause = not (self.figures and self.figures.pause)
         self._steer(lambda: steer(self._watch.folder, pause=pause), "pause" if pause else "resume")
 
     def action_cap(self) -> None:

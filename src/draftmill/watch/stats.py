@@ -17,8 +17,8 @@ from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import holder_lives
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import read_settings
-from draftmill.recipe import EMBEDDED, Control, Recipe
-from draftmill.watch import eta, thinking
+from draftmill.recipe import Control, Recipe
+from draftmill.watch import eta, servers, thinking
 from draftmill.watch.dataset import DatasetWatch, Plan
 from draftmill.watch.events import Events
 from draftmill.watch.figures import (
@@ -115,7 +115,7 @@ class RunWatch:
                 self._control_fault = "; ".join([error.message, *error.faults])
         for name, dataset in self.datasets.items():
             dataset.replan(self._plan(name))
-        self._slots = _slots(self.folder.engines)
+        self._slots = servers.slots(self.folder.engines)
 
     def _plan(self, name: str) -> Plan:
         dataset = next((d for d in self.recipe.datasets if d.name == name), None) if self.recipe else None
@@ -147,7 +147,7 @@ class RunWatch:
     def _figures(self, now: float) -> RunFigures:
         phase = self._phase(now)
         datasets = [self._dataset(name, now) for name in self.datasets]
-        engines = self._engines(now)
+        engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs)
         rates_now = [e.rate for e in engines if e.rate is not None and now - (e.time or 0) < _SILENT]
         total = together([(d, self.datasets[d.name]) for d in datasets])
         if phase in (Phase.RUNNING, Phase.PAUSED):
@@ -160,6 +160,7 @@ class RunWatch:
             started=self.events.began or (self.loads.first[0] if self.loads.first else None),
             seen=self._seen(),
             ending=self.events.ending,
+            pause=self._control.last.pause,
             datasets=datasets,
             total=total,
             engines=engines,
@@ -209,24 +210,6 @@ class RunWatch:
             recent_errors=recent.failed if recent else 0,
         )
 
-    def _engines(self, now: float) -> list[EngineFigures]:
-        specs = self.recipe.engines if self.recipe else []
-        governed = {spec.url or EMBEDDED: spec.concurrency == "auto" for spec in specs}
-        newest = max((e.time for e in self.loads.engines.values()), default=0.0)
-        shown = []
-        for name, engine in self.loads.engines.items():
-            if name in self.events.left or (engine.time < newest - _SILENT and name not in self.events.why):
-                continue
-            engine.slots = engine.slots or self._slots.get(name)
-            figures = engine.figures(self.events.why.get(name, ""), self.events.cap_why.get(name, ""))
-            shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
-        named = {e.name for e in shown}
-        absent = [name for name in self.events.why if name not in named | self.events.left and "://" in name]
-        shown += [EngineFigures(name=name, state="absent", why=self.events.why[name]) for name in absent]
-        for log in self._logs:
-            shown = _with_log(shown, log)
-        return shown
-
     # the run as a whole
 
     def _phase(self, now: float) -> Phase:
@@ -241,9 +224,11 @@ class RunWatch:
             phase = Phase.PAUSED
         alive = holder_lives(self.folder.lock)
         silent = now - (self._seen() or now) > _SILENT
-        if alive is False or (alive is None and silent):
-            return Phase.GONE
-        return phase
+        if alive or (alive is None and not silent):
+            return phase
+        if phase is Phase.PREPARING:  # `draftmill prepare`, or a start that found nothing to do
+            return Phase.ENDED if self.events.starts else Phase.NEW
+        return Phase.GONE
 
     def _seen(self) -> float | None:
         return max(self.loads.last, self.events.last or 0.0) or None
@@ -261,21 +246,6 @@ class RunWatch:
         return Disk(free, round(each * left + _ROW_SHARE * each * (tokens + left)))
 
 
-def _with_log(engines: list[EngineFigures], log: ServerLog) -> list[EngineFigures]:
-    """Engines with what a server's log says: of the engine that it belongs to (the only one, where it is not said) if
-    the run itself knows nothing of it, else as one more."""
-    said = log.refresh().figures()
-    target = log.engine or (engines[0].name if len(engines) == 1 else None)
-    mute = next(
-        (n for n, e in enumerate(engines) if e.name == target and e.running is None and e.state == "open"), None
-    )
-    if mute is None:
-        return [*engines, said]
-    own = engines[mute]
-    kept = {f: getattr(own, f) for f in ("name", "state", "why", "in_flight", "cap", "cap_why", "auto")}
-    return [*engines[:mute], msgspec.structs.replace(said, **kept), *engines[mute + 1 :]]
-
-
 def _in_turn(recents: list[list[Recent]], most: int = 30) -> list[Recent]:
     """Of each dataset the latest, then of each the one before …"""
     return [r[n] for n in range(most) for r in recents if n < len(r)][:most]
@@ -290,15 +260,3 @@ def _stat(path: Path) -> os.stat_result | None:
         return path.stat()
     except OSError:
         return None
-
-
-class _Engine(msgspec.Struct):
-    name: str
-    slots: int | None = None
-
-
-def _slots(path: Path) -> dict[str, int | None]:
-    try:
-        return {e.name: e.slots for e in msgspec.json.decode(path.read_bytes(), type=list[_Engine])}
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
-        return {}
