@@ -34,6 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
         {"name": "B1_glaive", "prompts": 600, "budget": 150_000},
         {"name": "B6_ultrachat", "prompts": 400},
         lanes={"short": {"max_new_tokens": 10240, "concurrency": 150}},
+        engines=[{"url": "http://e", "concurrency": 150}],
     )
     append(made.events, event(NOW - 700, "milling"), event(NOW - 690, "cap", "http://e", "150 at once, as told"))
     for step in range(70):

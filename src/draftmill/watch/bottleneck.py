@@ -99,7 +99,8 @@ def _kv_message(e: EngineFigures, facts: str, full: bool) -> str:
 
 def _kv_advice(e: EngineFigures) -> str:
     running = e.running or 0
-    cap = f"lower its cap to about {round(1.1 * running)} (or auto): those that wait gain nothing; " if e.queued else ""
+    lower = f"lower its cap to about {round(1.1 * running)} (or auto): those that wait gain nothing; "
+    cap = lower if e.queued and not e.auto else ""
     twice = ""
     if e.base is not None and e.each is not None and running:
         rate = 2 * running / (e.base + 2 * running * e.each)

@@ -17,7 +17,7 @@ _TRUNCATED = 0.2
 _JUDGED = 20  # answers before their share that was cut means anything
 _OVERSHOOT = 0.05
 _BURST = 0.1  # of what ended in the last five minutes
-_DOWN = ("lost", "paused", "absent", "doubted", "refused")
+_DOWN = ("lost", "paused", "absent", "refused")  # one that is doubted is probed just now, and soon open or lost
 
 Rule = Callable[[RunFigures], Iterator[Finding]]
 
