@@ -17,10 +17,10 @@ from pathlib import Path
 
 from bench_resume import ANSWER, POSITIONS, PROMPT, make, memory
 
+from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
 from draftmill.journal.index import entries
 from draftmill.journal.prompts import index_of
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.records import Completion, Finish
 from draftmill.watch.stats import RunWatch

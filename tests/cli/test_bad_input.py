@@ -189,7 +189,7 @@ def test_a_damaged_journal_line_is_told_and_its_position_done_again(run: Any, tm
     journal.write_bytes(lines[0] + lines[1][:20] + b"\n" + lines[2])
     done = run(source)
     assert done.returncode == 1
-    assert "raw_responses.jsonl:2: not understood, 1 such lines" in said(done)
+    assert "raw_responses.jsonl:2: cannot be read: " in said(done)
     assert len(read_jsonl(tmp_path / "run" / "d" / "tokenized_data.jsonl")) == 3
     assert journal.read_bytes().splitlines(keepends=True)[:3] == [lines[0], lines[1][:20] + b"\n", lines[2]]
 

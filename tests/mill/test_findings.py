@@ -40,6 +40,16 @@ def test_what_matters_to_a_dataset(family: str, report: dict[str, Any], codes: s
     assert len(found) == len(codes)
 
 
+@pytest.mark.parametrize(
+    ("history", "turns", "ends"), [("served", 3, True), ("recorded", 3, False), ("served", 1, False)]
+)
+def test_a_conversation_ends_only_where_its_answers_are_history(history: Any, turns: int, ends: bool) -> None:
+    report = prepared(concerns={"calls": 1}, most_turns=turns)
+    (found,) = about(report, families.plain_model("smollm2").dialect, history)
+    assert found.code is Code.CALLS_IGNORED and found.meaning.startswith("results stand without their calls")
+    assert ("a conversation ends" in found.meaning) is ends
+
+
 def test_each_finding_once_with_its_datasets() -> None:
     one, other = Finding(Code.DATE_INSERTED, "a", "b"), Finding(Code.TOOLS_IGNORED, "c", "d")
     assert together({"x": [one], "y": [one, other], "z": []}) == {one: ["x", "y"], other: ["y"]}

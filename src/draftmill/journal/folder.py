@@ -13,6 +13,7 @@ class DatasetFolder:
         self.name = path.name
         self.prompts = path / "prompts.jsonl"
         self.prompts_index = path / "prompts.index"
+        self.prompts_seal = path / "prompts.sha256"
         self.prepared = path / "prepared.json"
         self.unread = path / "unread.jsonl"
         self.journal = path / "raw_responses.jsonl"

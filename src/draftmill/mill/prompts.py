@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from draftmill.errors import RenderError, RunError, SourceError, StorageError
+from draftmill.ids import encode
 from draftmill.journal.files import disk_advice, replacing
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import read_ids
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import canonical, conversation_id, rank
 from draftmill.recipe import Dataset
 from draftmill.records import Conversation, Prompt, TokenizedRow, UnreadRow

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RecipeError, RenderError, RunError, StorageError
+from draftmill.errors import RecipeError, RenderError, RunError, StorageError, in_words
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
-from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
@@ -28,6 +28,7 @@ from draftmill.mill import findings
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.loop import Ending, Limits, Loop
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
 from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
@@ -38,6 +39,7 @@ from draftmill.mill.target import Target, custom, engine_specs, own_tokenizer, r
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
+from draftmill.render import markers
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Finding
@@ -89,7 +91,7 @@ class Run:
 
     def find(self) -> dict[str, list[Finding]]:
         """What was found out about the model, by dataset that it matters to; told where that was not done yet."""
-        found = {d.name: findings.about(self._report(d), self._dialect(d)) for d in self.datasets}
+        found = {d.name: findings.about(self._report(d), self._dialect(d), d.history) for d in self.datasets}
         for finding, names in findings.together(found).items():
             if finding not in self._told:
                 self._told.add(finding)
@@ -115,7 +117,7 @@ class Run:
         def look(dataset: Dataset, standing: Standing) -> Figure | None:
             return self._drift(dataset, standing, renew=start.ending is Ending.DONE)
 
-        return read_result(self.folder, self.recipe, self.datasets, start, look)
+        return read_result(self.folder, self.settings, self.recipe, self.datasets, start, look)
 
     def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
         """(prompt, answer) of a dataset's first rows, as text; the answer begins with the first supervised token."""
@@ -167,6 +169,7 @@ class Run:
 
     async def _tend(self, loop: Loop, roster: Roster) -> None:
         """While the loop runs: follow the control file, and look after the engines."""
+        mishaps = Mishaps(self.note)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -174,7 +177,12 @@ class Run:
                     self._obey(control, loop, roster)
             except RecipeError as error:
                 self.note("control", "run", "; ".join([error.message, *error.faults]))
-            roster.tend(loop)
+            except Exception as error:
+                mishaps.hear("run", f"{self._control.path} could not be followed", error)
+            try:
+                roster.tend(loop)
+            except Exception as error:
+                mishaps.hear("run", "the engines could not be looked after", error)
 
     # beginning
 
@@ -191,7 +199,7 @@ class Run:
             frozen_settings.refuse_changes(self.folder, settings, self.recipe)
             self._refuse_other_model(settings, files)
             merged = frozen_settings.merged(settings, self.recipe)
-            if merged.recipe == settings.recipe:
+            if merged == settings:
                 return settings
             changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
             self.note("recipe", "run", f"continued with {changed}")
@@ -214,7 +222,7 @@ class Run:
             files=files,
             digests=(loaded.digest(), template.digest()),
             vocab_size=loaded.size,
-            stop_ids=template.stop_ids,
+            stop_ids=markers.find(loaded, template, custom(self.recipe.markers))[0].stop_ids,
         )
 
     def _refuse_other_model(self, settings: Settings, files: dict[str, str]) -> None:
@@ -251,6 +259,7 @@ class Run:
             dialect=dialect,
             on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
         )
+        folder.prompts_seal.unlink(missing_ok=True)  # the prompts are written anew, the head of them as it was
         report = preparation.run(source)
         self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
         return report
@@ -283,6 +292,8 @@ class Run:
             budget=dataset.budget,
             counts=dataset.budget_counts,
             retry_errors=retry_errors,
+            vocab_size=self.settings.vocab_size,
+            seal=True,
         )
         if missing := lost(folder, standing):
             self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
@@ -297,13 +308,14 @@ class Run:
             gguf=self._target.gguf,
             logs=self.folder.logs,
             tokenizer=tokenizer,
+            stop_ids=self.settings.stop_ids,
             texts=self._rendered(tokenizer),
             samplings=[self.recipe.sampling_of(d) for d in self.datasets],
             voices=Voices(passages(tokenizer, template, self.recipe.template), self.recipe.engine_tolerance, self.note),
             tell=self.note,
             kept=self.folder.engines,
         )
-        roster = Roster(self.recipe.engines, preflight.take, self.note)
+        roster = Roster(self.recipe.engines, preflight.take, self.note, preflight.release)
         streams: list[Stream] = []
         load_log = None
         try:
@@ -346,6 +358,9 @@ class Run:
         beside.add_done_callback(loop.crashed)
         try:
             ending = await loop.run()
+        except Exception as error:
+            self.note("ended", "run", f"{Ending.FAILED.value}: {in_words(error)}")
+            raise
         finally:
             beside.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -3,7 +3,7 @@
 ``load`` reads a file, ``apply`` lays the command line's overrides over it, ``validate`` checks the result.
 """
 
-from draftmill.recipe.control import Control, check_control, read_control
+from draftmill.recipe.control import Control, Wish, check_control, read_control
 from draftmill.recipe.faults import validate
 from draftmill.recipe.file import load
 from draftmill.recipe.markers import Markers
@@ -42,6 +42,7 @@ __all__ = [
     "Recipe",
     "Sampling",
     "Turns",
+    "Wish",
     "apply",
     "check_control",
     "load",

