@@ -24,18 +24,21 @@ from draftmill.ledger.control import ControlFile
 from draftmill.ledger.rows import lost
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
-from draftmill.mill import findings
+from draftmill.mill import copies, findings
+from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
-from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
+from draftmill.mill.prepared import Prepared, covers, read_prepared
+from draftmill.mill.prompts import Preparation
+from draftmill.mill.rendering import Copy
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
-from draftmill.mill.target import Target, custom, engine_specs, own_tokenizer, resolve
+from draftmill.mill.target import Target, context_of, custom, engine_specs, own_tokenizer, resolve
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
@@ -46,7 +49,8 @@ from draftmill.render.findings import Finding
 from draftmill.render.model_files import fingerprint
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
-from draftmill.sources import open_source
+from draftmill.sources import changed_since, open_source
+from draftmill.sources.duplicates import Seen
 
 _LOOK_SECONDS = 1.0  # between two looks at the control file
 _PAUSED = "paused: nothing new is sent, what is in flight goes on"
@@ -76,17 +80,23 @@ class Run:
         self._target: Target = resolve(recipe, base)
         self.settings = self._begin()
 
-    def prepare(self) -> dict[str, Prepared]:
-        """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report."""
+    def prepare(self, cores: int | None = None) -> dict[str, Prepared]:
+        """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report.
+
+        ``cores``: processes to do it with, as many as may be used unless given.
+        """
         reports = {}
-        for dataset in self.datasets:
-            folder = self.folder.dataset(dataset.name)
-            report = read_prepared(folder)
-            fresh = report is None or not covers(report, dataset.samples)
-            if report is None or fresh:
-                report = self._prepare(dataset, folder)
-            self._observer.prepared(dataset.name, report, fresh)
-            reports[dataset.name] = report
+        with Crew(cores) as crew:
+            for dataset in self.datasets:
+                folder = self.folder.dataset(dataset.name)
+                report = read_prepared(folder)
+                fresh = report is None or not covers(report, dataset.samples)
+                if report is not None:
+                    self._note_changed(dataset, report)
+                if report is None or fresh:
+                    report = self._prepare(dataset, folder, crew)
+                self._observer.prepared(dataset.name, report, fresh)
+                reports[dataset.name] = report
         return reports
 
     def find(self) -> dict[str, list[Finding]]:
@@ -189,7 +199,7 @@ class Run:
     def _begin(self) -> Settings:
         settings = frozen_settings.read_settings(self.folder)
         files = fingerprint(self._target.tokenizer)
-        begun = [f.name for f in self.folder.datasets()]
+        begun = [f.name for f in self.folder.begun()]
         if settings is None or not begun:  # a first start that failed before its first prompt has decided nothing
             if begun:
                 message = f"{self.folder.settings}: is gone, but the run has prompts of {', '.join(begun)}"
@@ -241,28 +251,85 @@ class Run:
             self._tokenizer, self._template = own_tokenizer(self.folder, self.settings)
         return self._tokenizer, self._template
 
-    def _prepare(self, dataset: Dataset, folder: DatasetFolder) -> Prepared:
+    def _prepare(self, dataset: Dataset, folder: DatasetFolder, crew: Crew) -> Prepared:
         source = open_source(dataset, self._base)
-        tokenizer, template = self._load()
+        template = self._load()[1]
         template.refuse_unknown(self.recipe.template_of(dataset))
-        dialect = self._dialect(dataset)
-        if dataset.native_tools and (lacking := dialect.lacks_native_tools):
+        if dataset.native_tools and (lacking := self._dialect(dataset).lacks_native_tools):
             raise RenderError(
                 f"dataset {dataset.name}: native_tools: this model has no form of its own for tools: {lacking}",
                 "take native_tools out: the tools stay as text in the system prompt; or name its `markers`",
             )
-        preparation = Preparation(
-            dataset,
-            folder,
-            seed=self.recipe.seed,
-            tokenizer=tokenizer,
-            dialect=dialect,
-            on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
-        )
+        preparation = self._preparation(dataset, crew, self._rivals(dataset, crew))
         folder.prompts_seal.unlink(missing_ok=True)  # the prompts are written anew, the head of them as it was
         report = preparation.run(source)
         self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
         return report
+
+    def _preparation(self, dataset: Dataset, crew: Crew, rivals: dict[str, Seen]) -> Preparation:
+        everything = self._everything()
+        names = [each.name for each in everything]
+        return Preparation(
+            dataset,
+            self.folder.dataset(dataset.name),
+            seed=self.recipe.seed,
+            tokenizer=self._load()[0],
+            dialect=self._dialect(dataset),
+            copy=Copy(
+                str(self.folder.tokenizer.resolve()),
+                self.settings.date,
+                self.recipe.template_of(dataset),
+                custom(self.recipe.markers),
+                self.recipe.trust_remote_code,
+            ),
+            crew=crew,
+            rivals=rivals,
+            before=names[: names.index(dataset.name)],
+            wanted=copies.wanted(dataset, everything),
+            context=context_of(self.recipe, self._base),
+            on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
+        )
+
+    def _everything(self) -> list[Dataset]:
+        """All datasets of the run, whichever are worked on: the recipe's, then those that earlier recipes had."""
+        now = list(self.recipe.datasets)
+        kept = Recipe.model_validate(self.settings.recipe).datasets
+        return now + [each for each in kept if each.name not in {d.name for d in now}]
+
+    def _rivals(self, dataset: Dataset, crew: Crew) -> dict[str, Seen]:
+        """The rows of every dataset that this one gives way to; those that nobody kept yet are read for it."""
+        everything = self._everything()
+        reports = {d.name: report for d in everything if (report := read_prepared(self.folder.dataset(d.name)))}
+        found = {}
+        for name in copies.rivals(dataset, everything, reports):
+            rival = next(each for each in everything if each.name == name)
+            found[name] = self._kept(rival, str(dataset.duplicates), name in reports, crew)
+        return found
+
+    def _kept(self, dataset: Dataset, level: str, prepared: bool, crew: Crew) -> Seen:
+        folder = self.folder.dataset(dataset.name)
+        path = copies.kept(folder, level, None) if prepared else None
+        if path is None:
+            source = open_source(dataset, self._base)
+            preparation = self._preparation(dataset, crew, self._rivals(dataset, crew))
+            path = copies.kept(folder, level, preparation.key(source))
+            if path is None:
+                preparation.sign(source)
+                path = copies.kept(folder, level, preparation.key(source))
+        if path is None:
+            raise RunError(f"dataset {dataset.name}: its rows were not kept for the datasets behind it")
+        return copies.load(path)
+
+    def _note_changed(self, dataset: Dataset, report: Prepared) -> None:
+        """Tell of a source that is not what it was when its prompts were made."""
+        if changed := changed_since(dataset, self._base, report.source):
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            self.note(
+                "source",
+                dataset.name,
+                f"{changed[0]}{more} changed since its prompts were made: the run goes on with the prompts that it "
+                "has; what is new there takes a new run (another --out), or a dataset of another name in this one",
+            )
 
     def _dialect(self, dataset: Dataset) -> Dialect:
         """How the target reads and writes under a dataset's template arguments."""
