@@ -1,30 +1,29 @@
 """One run from end to end: the folder under its lock, prompts, engines, the loop, rows, and what came of it."""
 
 import asyncio
-import shutil
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RecipeError, RenderError, RunError, StorageError, in_words
+from draftmill.errors import RecipeError, RunError, StorageError, in_words
 from draftmill.ids import encode
-from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.folder import RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.rows import lost
-from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
-from draftmill.mill import copies, findings
+from draftmill.mill import findings
+from draftmill.mill.beginning import begin
 from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
@@ -32,25 +31,17 @@ from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
-from draftmill.mill.prepared import Prepared, covers, read_prepared
-from draftmill.mill.prompts import Preparation
-from draftmill.mill.rendering import Copy
+from draftmill.mill.prepared import Prepared, read_prepared
+from draftmill.mill.preparing import Preparing
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
-from draftmill.mill.target import Target, context_of, custom, engine_specs, own_tokenizer, resolve
+from draftmill.mill.target import Target, engine_specs, resolve
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
-from draftmill.render import markers
-from draftmill.render import tokenizer as tokenizers
-from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Finding
-from draftmill.render.model_files import fingerprint
-from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
-from draftmill.sources import changed_since, open_source
-from draftmill.sources.duplicates import Seen
 
 _LOOK_SECONDS = 1.0  # between two looks at the control file
 _PAUSED = "paused: nothing new is sent, what is in flight goes on"
@@ -73,35 +64,24 @@ class Run:
         self._base = base
         self._observer = observer
         self._events = Appender(folder.events)
-        self._tokenizer: Tokenizer | None = None
-        self._template: ChatTemplate | None = None
-        self._dialects: dict[bytes, Dialect] = {}
         self._told: set[Finding] = set()
         self._target: Target = resolve(recipe, base)
-        self.settings = self._begin()
+        self.settings, self._model = begin(folder, self.recipe, self._target, self.note)
 
     def prepare(self, cores: int | None = None) -> dict[str, Prepared]:
         """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report.
 
         ``cores``: processes to do it with, as many as may be used unless given.
         """
-        reports = {}
         with Crew(cores) as crew:
-            for dataset in self.datasets:
-                folder = self.folder.dataset(dataset.name)
-                report = read_prepared(folder)
-                fresh = report is None or not covers(report, dataset.samples)
-                if report is not None:
-                    self._note_changed(dataset, report)
-                if report is None or fresh:
-                    report = self._prepare(dataset, folder, crew)
-                self._observer.prepared(dataset.name, report, fresh)
-                reports[dataset.name] = report
-        return reports
+            preparing = Preparing(
+                self.folder, self.settings, self.recipe, self._base, self._model, crew, self._observer, self.note
+            )
+            return {d.name: preparing.of(d) for d in self.datasets}
 
     def find(self) -> dict[str, list[Finding]]:
         """What was found out about the model, by dataset that it matters to; told where that was not done yet."""
-        found = {d.name: findings.about(self._report(d), self._dialect(d), d.history) for d in self.datasets}
+        found = {d.name: findings.about(self._report(d), self._model.dialect(d), d.history) for d in self.datasets}
         for finding, names in findings.together(found).items():
             if finding not in self._told:
                 self._told.add(finding)
@@ -131,7 +111,7 @@ class Run:
 
     def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
         """(prompt, answer) of a dataset's first rows, as text; the answer begins with the first supervised token."""
-        tokenizer = self._load()[0]
+        tokenizer = self._model.tokenizer
         with self.folder.dataset(dataset).rows.open("rb") as file:
             for line in islice(file, count):
                 row = msgspec.json.decode(line)
@@ -194,156 +174,11 @@ class Run:
             except Exception as error:
                 mishaps.hear("run", "the engines could not be looked after", error)
 
-    # beginning
-
-    def _begin(self) -> Settings:
-        settings = frozen_settings.read_settings(self.folder)
-        files = fingerprint(self._target.tokenizer)
-        begun = [f.name for f in self.folder.begun()]
-        if settings is None or not begun:  # a first start that failed before its first prompt has decided nothing
-            if begun:
-                message = f"{self.folder.settings}: is gone, but the run has prompts of {', '.join(begun)}"
-                raise RunError(message, "restore it: it holds the settings of the answers; or give another --out")
-            settings = self._first_settings(files)
-        else:
-            frozen_settings.refuse_changes(self.folder, settings, self.recipe)
-            self._refuse_other_model(settings, files)
-            merged = frozen_settings.merged(settings, self.recipe)
-            if merged == settings:
-                return settings
-            changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
-            self.note("recipe", "run", f"continued with {changed}")
-            settings = merged
-        frozen_settings.write_settings(self.folder, settings)
-        return settings
-
-    def _first_settings(self, files: dict[str, str]) -> Settings:
-        """Load the model's tokenizer, keep a copy of it in the run, and fix everything that may not change later."""
-        today = date.today().isoformat()
-        loaded = tokenizers.load(self._target.tokenizer, trust_remote_code=self.recipe.trust_remote_code)
-        template = ChatTemplate(loaded, today)
-        shutil.rmtree(self.folder.tokenizer, ignore_errors=True)  # half a copy of a start that was killed
-        loaded.save(self.folder.tokenizer)
-        self._tokenizer, self._template = loaded, template
-        self.note("start", "run", f"begun with {self._target.tokenizer}")
-        return frozen_settings.settings_of(
-            self.recipe,
-            date=today,
-            files=files,
-            digests=(loaded.digest(), template.digest()),
-            vocab_size=loaded.size,
-            stop_ids=markers.find(loaded, template, custom(self.recipe.markers))[0].stop_ids,
-        )
-
-    def _refuse_other_model(self, settings: Settings, files: dict[str, str]) -> None:
-        """The model's files must hold what they held; one that is gone is replaced by the run's own copy."""
-        changed = [n for n in sorted(settings.files | files) if settings.files.get(n) != files.get(n)]
-        gone = not files or (files.keys() == {"hub"} and settings.files.keys() != {"hub"})
-        if changed and not gone:
-            raise RunError(
-                f"{self.folder.path}: this run was begun with another model: {', '.join(changed)} changed",
-                "put the model back, or give another --out: answers of two models are not mixed in one run",
-            )
-
-    def _load(self) -> tuple[Tokenizer, ChatTemplate]:
-        """The run's tokenizer and template, from its own copy where it has begun before."""
-        if self._tokenizer is None or self._template is None:
-            self._tokenizer, self._template = own_tokenizer(self.folder, self.settings)
-        return self._tokenizer, self._template
-
-    def _prepare(self, dataset: Dataset, folder: DatasetFolder, crew: Crew) -> Prepared:
-        source = open_source(dataset, self._base)
-        template = self._load()[1]
-        template.refuse_unknown(self.recipe.template_of(dataset))
-        if dataset.native_tools and (lacking := self._dialect(dataset).lacks_native_tools):
-            raise RenderError(
-                f"dataset {dataset.name}: native_tools: this model has no form of its own for tools: {lacking}",
-                "take native_tools out: the tools stay as text in the system prompt; or name its `markers`",
-            )
-        preparation = self._preparation(dataset, crew, self._rivals(dataset, crew))
-        folder.prompts_seal.unlink(missing_ok=True)  # the prompts are written anew, the head of them as it was
-        report = preparation.run(source)
-        self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
-        return report
-
-    def _preparation(self, dataset: Dataset, crew: Crew, rivals: dict[str, Seen]) -> Preparation:
-        everything = self._everything()
-        names = [each.name for each in everything]
-        return Preparation(
-            dataset,
-            self.folder.dataset(dataset.name),
-            seed=self.recipe.seed,
-            tokenizer=self._load()[0],
-            dialect=self._dialect(dataset),
-            copy=Copy(
-                str(self.folder.tokenizer.resolve()),
-                self.settings.date,
-                self.recipe.template_of(dataset),
-                custom(self.recipe.markers),
-                self.recipe.trust_remote_code,
-            ),
-            crew=crew,
-            rivals=rivals,
-            before=names[: names.index(dataset.name)],
-            wanted=copies.wanted(dataset, everything),
-            context=context_of(self.recipe, self._base),
-            on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
-        )
-
-    def _everything(self) -> list[Dataset]:
-        """All datasets of the run, whichever are worked on: the recipe's, then those that earlier recipes had."""
-        now = list(self.recipe.datasets)
-        kept = Recipe.model_validate(self.settings.recipe).datasets
-        return now + [each for each in kept if each.name not in {d.name for d in now}]
-
-    def _rivals(self, dataset: Dataset, crew: Crew) -> dict[str, Seen]:
-        """The rows of every dataset that this one gives way to; those that nobody kept yet are read for it."""
-        everything = self._everything()
-        reports = {d.name: report for d in everything if (report := read_prepared(self.folder.dataset(d.name)))}
-        found = {}
-        for name in copies.rivals(dataset, everything, reports):
-            rival = next(each for each in everything if each.name == name)
-            found[name] = self._kept(rival, str(dataset.duplicates), name in reports, crew)
-        return found
-
-    def _kept(self, dataset: Dataset, level: str, prepared: bool, crew: Crew) -> Seen:
-        folder = self.folder.dataset(dataset.name)
-        path = copies.kept(folder, level, None) if prepared else None
-        if path is None:
-            source = open_source(dataset, self._base)
-            preparation = self._preparation(dataset, crew, self._rivals(dataset, crew))
-            path = copies.kept(folder, level, preparation.key(source))
-            if path is None:
-                preparation.sign(source)
-                path = copies.kept(folder, level, preparation.key(source))
-        if path is None:
-            raise RunError(f"dataset {dataset.name}: its rows were not kept for the datasets behind it")
-        return copies.load(path)
-
-    def _note_changed(self, dataset: Dataset, report: Prepared) -> None:
-        """Tell of a source that is not what it was when its prompts were made."""
-        if changed := changed_since(dataset, self._base, report.source):
-            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            self.note(
-                "source",
-                dataset.name,
-                f"{changed[0]}{more} changed since its prompts were made: the run goes on with the prompts that it "
-                "has; what is new there takes a new run (another --out), or a dataset of another name in this one",
-            )
-
-    def _dialect(self, dataset: Dataset) -> Dialect:
-        """How the target reads and writes under a dataset's template arguments."""
-        arguments = self.recipe.template_of(dataset)
-        key = msgspec.json.encode(arguments, order="sorted")
-        if key not in self._dialects:
-            self._dialects[key] = Dialect(*self._load(), arguments, custom(self.recipe.markers))
-        return self._dialects[key]
-
     def _drift(self, dataset: Dataset, standing: Standing, *, renew: bool) -> Figure | None:
         """How many of a dataset's answers drift, in a sample. Nothing of that may fail a run."""
 
         def dialogue() -> Dialogue:
-            return Dialogue(self._dialect(dataset), self._load()[0], dataset.history)
+            return Dialogue(self._model.dialect(dataset), self._model.tokenizer, dataset.history)
 
         try:
             return sampled(self.folder.dataset(dataset.name), standing, dialogue, renew=renew)
@@ -369,7 +204,7 @@ class Run:
     # milling
 
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
-        tokenizer, template = self._load()
+        tokenizer, template = self._model.tokenizer, self._model.template
         self.folder.logs.mkdir(exist_ok=True)
         preflight = Preflight(
             gguf=self._target.gguf,
@@ -454,7 +289,7 @@ class Run:
 
     def _stream(self, dataset: Dataset, standing: Standing, first: int | None) -> Stream:
         turns = self._report(dataset).most_turns
-        many = Dialogue(self._dialect(dataset), self._load()[0], dataset.history) if turns > 1 else None
+        many = Dialogue(self._model.dialect(dataset), self._model.tokenizer, dataset.history) if turns > 1 else None
         stream = Stream(
             dataset,
             self.folder.dataset(dataset.name),
@@ -475,7 +310,7 @@ class Run:
         """The first prompts of each dataset rendered again, which must give the ids that stand in the run."""
         for dataset in self.datasets:
             prompts = read_texts(self.folder.dataset(dataset.name).prompts)
-            dialect = self._dialect(dataset)
+            dialect = self._model.dialect(dataset)
             for prompt in islice((p for p in prompts if not p.fault and p.loss_mask is None), _COMPARED):
                 text = dialect.text(Conversation(prompt.messages, prompt.tools))
                 if tokenizer.encode([text])[0] != prompt.prompt_ids:
