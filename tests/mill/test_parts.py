@@ -37,6 +37,14 @@ def test_what_was_made_for_another_key_is_of_no_use(tmp_path: Path) -> None:
         assert len(list(file.found())) == len(PARTS)
 
 
+def test_zeros_that_a_power_cut_left_are_no_parts(tmp_path: Path) -> None:
+    write(tmp_path / "f")
+    log = (tmp_path / "f.log").read_bytes()
+    (tmp_path / "f.log").write_bytes(log[:30] + bytes(len(log) - 30))
+    with Parts(tmp_path / "f", b"key") as file:
+        assert list(file.found()) == []
+
+
 @given(st.data())
 def test_whatever_is_torn_or_damaged_only_whole_parts_are_believed(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

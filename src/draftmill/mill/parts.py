@@ -13,7 +13,8 @@ from struct import Struct
 from types import TracebackType
 from typing import BinaryIO
 
-_LINE = Struct("<QIII")  # bytes of the part, its CRC-32, bytes of the note, its CRC-32
+_LINE = Struct("<QIII")  # bytes of the part, its CRC-32, bytes of the note, and the CRC-32 of all that and the note
+_SUMMED = Struct("<QII")
 _COPY = 1 << 20
 
 
@@ -30,7 +31,7 @@ class Parts:
 
     def found(self) -> Iterator[bytes]:
         """The note of every part that is whole. What follows the last of them is cut off."""
-        head = _LINE.pack(0, 0, len(self._key), zlib.crc32(self._key)) + self._key
+        head = _entry(0, 0, self._key)
         end, size = len(head), 0
         self._data.seek(0)
         if self._log.read(len(head)) == head:
@@ -54,7 +55,7 @@ class Parts:
         view = memoryview(data)
         while view:
             view = view[self._data.write(view) :]
-        self._log.write(_LINE.pack(len(data), zlib.crc32(data), len(note), zlib.crc32(note)) + note)
+        self._log.write(_entry(len(data), zlib.crc32(data), note))
         self._log.flush()
         self.size += len(data)
 
@@ -89,7 +90,8 @@ class Parts:
             return None
         length, check, note_length, note_check = _LINE.unpack(head)
         note = self._log.read(note_length)
-        return (length, check, note) if len(note) == note_length and zlib.crc32(note) == note_check else None
+        whole = len(note) == note_length and note_check == _sum(length, check, note)
+        return (length, check, note) if whole else None
 
     def _is_whole(self, length: int, check: int) -> bool:
         """Whether the next bytes of the data are a part with this checksum."""
@@ -100,3 +102,12 @@ class Parts:
                 return False
             found, length = zlib.crc32(piece, found), length - len(piece)
         return found == check
+
+
+def _entry(length: int, check: int, note: bytes) -> bytes:
+    return _LINE.pack(length, check, len(note), _sum(length, check, note)) + note
+
+
+def _sum(length: int, check: int, note: bytes) -> int:
+    """Of the numbers too: a disk that lost power may have left zeros, which must be no empty part."""
+    return zlib.crc32(note, zlib.crc32(_SUMMED.pack(length, check, len(note))))
