@@ -5,8 +5,11 @@ from itertools import pairwise
 from statistics import median
 
 _TIME_STEPS = (1, 2, 5, 10, 15, 30)  # seconds, then minutes; hours and days have their own
-_STEPS = tuple(
-    [*_TIME_STEPS, *(60 * s for s in _TIME_STEPS), *(3600 * h for h in (1, 2, 3, 6, 12)), *(86_400 << n for n in range(8))]
+_STEPS = (
+    *_TIME_STEPS,
+    *(60 * s for s in _TIME_STEPS),
+    *(3600 * h for h in (1, 2, 3, 6, 12)),
+    *(86_400 << n for n in range(8)),
 )
 _PAUSE = 60.0  # seconds without a sample, or eight times the usual step, in which nothing ran
 _BREAK = 0.012  # of the axis, where such a time is left out
@@ -33,9 +36,7 @@ class TimeAxis:
         for start, end in self.spans:
             self._offsets.append(at)
             at += end - start + _BREAK * ran
-        self.breaks = [
-            ((offset - _BREAK * ran) / whole, offset / whole) for offset in self._offsets[1:]
-        ]
+        self.breaks = [((offset - _BREAK * ran) / whole, offset / whole) for offset in self._offsets[1:]]
 
     def span_of(self, time: float) -> int:
         """The number of the span that a time lies in, or behind."""

@@ -13,6 +13,7 @@ from draftmill.watch.report.axes import TimeAxis, short, ticks
 WIDTH = 1000
 _HEIGHT, _SMALL = 190, 96
 _POINTS = 160  # of a line at most
+_STEP = 15.0  # seconds of one of them at least: tokens come in bursts
 _LABEL = 17  # pixels between two labels of lines
 _TOGETHER = 0.08  # of the width: marks nearer than that share a number
 
@@ -60,8 +61,9 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def binned(axis: TimeAxis, points: Sequence[Point], value: Callable[[Point], float | None]) -> list[Run]:
-    """A value's means in at most some 160 bins of the axis; a line ends where nothing ran or nobody said it."""
+    """A value's means in steps of the axis; a line ends where nothing ran or nobody said it."""
     runs: list[Run] = []
+    steps = axis.seconds / _step(axis)
     held: list[tuple[float, float]] = []
     place, open_run = (-1, -1), False
 
@@ -73,7 +75,7 @@ def binned(axis: TimeAxis, points: Sequence[Point], value: Callable[[Point], flo
 
     for point in points:
         said, x = value(point), axis.at(point.time)
-        here = axis.span_of(point.time), int(x * _POINTS)
+        here = axis.span_of(point.time), int(x * steps)
         if here != place:
             close()
         if here[0] != place[0] or said is None:
@@ -90,13 +92,13 @@ def binned(axis: TimeAxis, points: Sequence[Point], value: Callable[[Point], flo
 
 
 def rates(axis: TimeAxis, points: Sequence[Point]) -> list[Run]:
-    """Tokens a second that came, in at most some 160 steps; none over a time in which nothing ran."""
+    """Tokens a second that came, in such steps; none over a time in which nothing ran."""
     runs: list[Run] = []
     for number in range(len(axis.spans)):
         inside = [p for p in points if p.tokens and axis.span_of(p.time) == number]
         if len(inside) < 2:
             continue
-        least = max(axis.seconds / _POINTS, 1e-9)
+        least = _step(axis)
         before, run = inside[0], []
         for point in inside[1:]:
             seconds = point.time - before.time
@@ -107,6 +109,11 @@ def rates(axis: TimeAxis, points: Sequence[Point]) -> list[Run]:
         if run:
             runs.append(run)
     return runs
+
+
+def _step(axis: TimeAxis) -> float:
+    """Seconds that one point of a line stands for; a short run has a dozen points all the same."""
+    return max(axis.seconds / _POINTS, min(_STEP, axis.seconds / 12), 1e-3)
 
 
 def over_time(

@@ -108,7 +108,8 @@ def _made(watch: RunWatch) -> Made:
     if watch.recipe is None:
         return Made()
     recipe = watch.recipe
-    sampling = recipe.sampling.model_dump(mode="json", exclude_none=True)
+    sampling = recipe.sampling.model_dump(mode="json", exclude_defaults=True)
+    sampling |= {"temperature": recipe.sampling.temperature, "top_p": recipe.sampling.top_p}
     return Made(str(recipe.model), sampling, recipe.seed, str(recipe.order))
 
 
@@ -141,5 +142,3 @@ def _unknown(run: RunFigures, points: Sequence[Point], events: Sequence[Event]) 
 def json_of(facts: Facts) -> bytes:
     """``report.json``."""
     return msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n"
-
-

@@ -20,10 +20,11 @@ from draftmill.watch.report.charts import Chart, Line
 from draftmill.watch.report.facts import Facts
 from draftmill.watch.words import count, duration, many
 
-MARKED = ("milling", "ended", "lost", "back", "stalled", "paused", "control", "absent", "joins", "leaves", "refused")
-MARKED += ("restarted", "suspect", "drain", "repaired")
+_CHANGES = ("milling", "ended", "control", "drain", "suspect", "repaired")
+_OF_ENGINES = ("absent", "joins", "leaves", "refused", "lost", "back", "stalled", "paused", "restarted")
 _MARKS = 24  # on a chart at most
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # no HTML may hold them
+# Characters that no HTML may hold, and those that let text be read in another order than it has.
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _KINDS = {
     "reasoning": "thinking",
     "content": "content",
@@ -40,6 +41,7 @@ def page_of(facts: Facts) -> bytes:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
     )
+    environment.filters["repr"] = repr
     template = environment.from_string((files / "page.html").read_text("utf-8"))
     run = facts.figures
     axis = TimeAxis([p.time for p in facts.timeline]) if facts.timeline else None
@@ -52,7 +54,7 @@ def page_of(facts: Facts) -> bytes:
         name=Path(run.path).resolve().name or run.path,
         made=stamp(facts.made),
         head=_head(run),
-        tiles=_tiles(run),
+        tiles=tables.headline(run),
         summary=tables.summary(facts) if run.datasets else None,
         states=tables.states(facts),
         budgets=tables.budgets(facts),
@@ -70,8 +72,9 @@ def page_of(facts: Facts) -> bytes:
         verification=tables.verification(facts.verification) if facts.verification else None,
         kinds=_KINDS,
         width=charts.WIDTH,
+        many=many,
     )
-    return text.encode("utf-8", "replace")
+    return text.encode()
 
 
 def stamp(time: float | None) -> str:
@@ -81,11 +84,12 @@ def stamp(time: float | None) -> str:
 
 def events_to_mark(events: Sequence[Event]) -> list[Event]:
     """Those that a reader looks for on a chart, the first ones where they are too many."""
-    return [event for event in events if event.kind in MARKED][:_MARKS]
+    return [event for event in events if event.kind in (*_CHANGES, *_OF_ENGINES)][:_MARKS]
 
 
 def _printable(value: object) -> object:
-    return _CONTROL.sub("\ufffd", value) if type(value) is str else value
+    """Text whose unseen characters are written out, ``\\u202e``."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", value) if type(value) is str else value
 
 
 def _head(run: RunFigures) -> list[tuple[str, str]]:
@@ -94,27 +98,6 @@ def _head(run: RunFigures) -> list[tuple[str, str]]:
     if eta:
         said.append(("left", f"{duration(eta.seconds)} ({duration(eta.low)} to {duration(eta.high)})"))
     return [(name, text) for name, text in said if text]
-
-
-def _tiles(run: RunFigures) -> list[tuple[str, tables.Cell]]:
-    total, there = run.total, bool(run.datasets)
-    generated = tables.known(None)
-    if there:
-        doubt = [d for d in run.datasets if tables.doubtful(d)]
-        generated = tables.of_journal(doubt[0], total.generated) if doubt else tables.known(total.generated)
-    rate = total.rates.run if total.rates.run is not None else total.rates.start
-    return [
-        ("rows", tables.known(total.rows if there and (total.rows or not _doubt(run)) else None)),
-        ("tokens generated", generated),
-        ("tokens a second", tables.known(rate)),
-        ("owed", tables.known(total.owed)),
-        ("errors", tables.known(total.errors if there else None)),
-        ("cut by the limit", tables.known(total.truncated, tables.percent)),
-    ]
-
-
-def _doubt(run: RunFigures) -> bool:
-    return any(tables.doubtful(d) for d in run.datasets)
 
 
 def _courses(facts: Facts, axis: TimeAxis, marked: Sequence[Event]) -> list[Chart]:
@@ -130,7 +113,11 @@ def _courses(facts: Facts, axis: TimeAxis, marked: Sequence[Event]) -> list[Char
     ]
     use = [Line("", "one", charts.binned(axis, points, lambda p: p.kv_use), fill=True)]
     budget = facts.figures.total.budget
-    rules = [(float(budget), "budget")] if budget and all(d.budget_counts == "generated" for d in facts.figures.datasets) else []
+    rules = (
+        [(float(budget), "budget")]
+        if budget and all(d.budget_counts == "generated" for d in facts.figures.datasets)
+        else []
+    )
     drawn = [
         charts.over_time(axis, lines, title="Tokens a second", unit="tok/s", marks=marks),
         charts.over_time(
@@ -138,7 +125,7 @@ def _courses(facts: Facts, axis: TimeAxis, marked: Sequence[Event]) -> list[Char
         ),
         charts.over_time(axis, load, title="Requests at the servers", unit="requests", marks=marks),
         charts.over_time(
-            axis, use, title="KV cache in use", unit="%", marks=marks, top=1.0, rules=[(0.9, "full")], percent=True
+            axis, use, title="KV cache in use", unit="%", marks=marks, top=1.0, rules=[(0.9, "90 %")], percent=True
         ),
     ]
     return [chart for chart in drawn if chart]
@@ -167,7 +154,9 @@ def _distribution(facts: Facts, d: DatasetFigures) -> tuple[str, Chart | None]:
     rules = [(n.p50, "median")]
     if d.limit and n.longest >= d.limit:
         rules.append((float(d.limit), "limit"))
-    note = f"{many(n.count, 'answer')}; half up to {count(n.p50)}, 90 % up to {count(n.p90)}, longest {count(n.longest)}"
+    note = (
+        f"{many(n.count, 'answer')}; half up to {count(n.p50)}, 90 % up to {count(n.p90)}, longest {count(n.longest)}"
+    )
     bins = facts.lengths.get(d.name, [])
     return d.name, charts.distribution(bins, title=d.name, unit="answers by tokens", rules=rules, note=note)
 

@@ -30,7 +30,8 @@ class Sample(msgspec.Struct, frozen=True):
 
 def take_samples(folder: RunFolder, run: RunFigures, each: int) -> tuple[list[Sample], list[tuple[str, str]]]:
     """So many of each dataset, and (what, why) of what could not be decoded, one a reason."""
-    completions, samples, faults = Completions(folder), [], {}
+    completions, samples = Completions(folder), []
+    faults: dict[str, str] = {}
     for recent in _chosen(run, each):
         try:
             decoded = completions.decode(recent)

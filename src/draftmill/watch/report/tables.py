@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from draftmill.watch.figures import DatasetFigures, EngineFigures, Lengths
+from draftmill.watch.figures import DatasetFigures, EngineFigures, Lengths, RunFigures
 from draftmill.watch.report.charts import Drawn, shares
 from draftmill.watch.report.drift import Drift
 from draftmill.watch.report.facts import Facts, doubtful
@@ -14,7 +14,11 @@ from draftmill.watch.words import count, duration
 UNKNOWN = "–"
 _REASONS = 12
 _STATES = ("counting", "surplus", "passed_through", "errors", "owed", "not_needed")
-_FINISHES = {"stop": ("stopped by itself", "good"), "length": ("cut by the limit", "warn"), "abort": ("ended by us", "other")}
+_FINISHES = {
+    "stop": ("stopped by itself", "good"),
+    "length": ("cut by the limit", "warn"),
+    "abort": ("ended by us", "other"),
+}
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -44,17 +48,19 @@ def known(value: float | None, form: Callable[[float], str] = count) -> Cell:
 def percent(value: float) -> str:
     """2.5 %; never 0 % or 100 % of what is only near."""
     if 0 < value < 0.001:
-        return "< 0.1 %"
-    if 0.999 < value < 1:
-        return "> 99.9 %"
-    return f"{value:.1%}".replace(".0%", "%").replace("%", " %")
+        text = "< 0.1 %"
+    elif 0.999 < value < 1:
+        text = "> 99.9 %"
+    else:
+        text = f"{value:.1%}".replace(".0%", "%").replace("%", " %")
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def of_journal(dataset: DatasetFigures, value: float | None) -> Cell:
     """A sum over a journal: a lower bound where lines were not understood, and no zero that may not be true."""
     if value is None or not doubtful(dataset):
         return known(value)
-    return Cell(f"≥ {count(value)}" if value else "not known", "unknown")
+    return Cell(f"≥\N{NO-BREAK SPACE}{count(value)}" if value else "not known", "unknown")
 
 
 def summary(facts: Facts) -> Table:
@@ -64,7 +70,7 @@ def summary(facts: Facts) -> Table:
         ("done", True, _done),
         ("rows", True, lambda d: of_journal(d, d.rows)),
         ("prompts", True, lambda d: known(d.prompts)),
-        ("errors", True, lambda d: Cell(count(d.errors), "bad" if d.errors else "")),
+        ("errors", True, _errors),
         ("owed", True, lambda d: known(d.owed)),
         ("tokens generated", True, lambda d: of_journal(d, d.generated)),
         ("prompt tokens", True, lambda d: known(d.prompt_tokens if d.prompt_lengths else None)),
@@ -75,6 +81,21 @@ def summary(facts: Facts) -> Table:
         ("left", True, lambda d: known(d.eta.seconds if d.eta else None, duration)),
     ]
     return _of_datasets(facts, columns)
+
+
+def headline(run: RunFigures) -> list[tuple[str, Cell]]:
+    """The few figures that stand above all others."""
+    total = run.total
+    if not run.datasets:
+        return []
+    return [
+        ("rows", of_journal(total, total.rows)),
+        ("tokens generated", of_journal(total, total.generated)),
+        ("tokens a second", known(_rate(total))),
+        ("owed", known(total.owed)),
+        ("errors", _errors(total)),
+        ("cut by the limit", known(total.truncated, percent)),
+    ]
 
 
 def states(facts: Facts) -> Table | None:
@@ -102,13 +123,19 @@ def budgets(facts: Facts) -> Table | None:
         reached = d.counted / (d.budget or 1)
         beyond = d.generated - d.counted if d.budget_counts == "generated" else None
         whole = max(1.0, reached + max(0, beyond or 0) / (d.budget or 1))
-        bar = shares([(reached / whole, "one"), (max(0, beyond or 0) / (d.budget or 1) / whole, "faint"), _rest(whole, reached, beyond, d.budget or 1)])
+        bar = shares(
+            [
+                (reached / whole, "one"),
+                (max(0, beyond or 0) / (d.budget or 1) / whole, "faint"),
+                _rest(whole, reached, beyond, d.budget or 1),
+            ]
+        )
         word = " exhausted: no more prompts" if d.exhausted else ""
         counts = " (prompts count too)" if d.budget_counts == "all" else ""
         rows.append(
             [
                 Cell(d.name, "name"),
-                Cell(percent(reached) + word, "warn" if d.exhausted else "", bar),
+                Cell(percent(reached) + word, "wide warn" if d.exhausted else "wide", bar),
                 of_journal(d, d.counted),
                 Cell(count(d.budget or 0) + counts),
                 known(beyond),
@@ -123,7 +150,7 @@ def _rest(whole: float, reached: float, beyond: float | None, budget: int) -> tu
 
 def finishes(facts: Facts) -> tuple[Table, list[tuple[str, str]]] | None:
     """How answers ended, and the legend (name, style); None where there is no answer."""
-    names = sorted({n for d in facts.figures.datasets for n in d.finishes}, key=lambda n: (n not in _FINISHES, n))
+    names = sorted({n for d in facts.figures.datasets for n in d.finishes}, key=lambda n: ([*_FINISHES, n].index(n), n))
     if not names:
         return None
     each = [*facts.figures.datasets, *([facts.figures.total] if len(facts.figures.datasets) > 1 else [])]
@@ -133,10 +160,12 @@ def finishes(facts: Facts) -> tuple[Table, list[tuple[str, str]]] | None:
         whole = sum(d.finishes.values())
         bar = shares([(d.finishes.get(n, 0) / whole, styles[n][1]) for n in names]) if whole else []
         cells = [
-            Cell(f"{count(k)} ({percent(k / whole)})") if (k := d.finishes.get(n, 0)) else Cell("0" if whole else UNKNOWN)
+            Cell(f"{count(k)} ({percent(k / whole)})")
+            if (k := d.finishes.get(n, 0))
+            else Cell("0" if whole else UNKNOWN)
             for n in names
         ]
-        return [Cell(d.name, "name"), Cell(count(whole) if whole else "no answer yet", "", bar), *cells]
+        return [Cell(d.name, "name"), Cell(count(whole) if whole else "no answer yet", "wide", bar), *cells]
 
     rows = [row(d) for d in each]
     columns = [("dataset", False), ("answers", True), *((styles[n][0], True) for n in names)]
@@ -152,7 +181,11 @@ def lengths(facts: Facts) -> Table | None:
             if measured:
                 rows.append([Cell(d.name, "name"), Cell(what), *_percentiles(measured)])
     headings = ["mean", "10 % up to", "half up to", "90 % up to", "99 % up to", "longest"]
-    return Table([("dataset", False), ("of", False), ("number", True), *((h, True) for h in headings)], rows) if rows else None
+    return (
+        Table([("dataset", False), ("of", False), ("number", True), *((h, True) for h in headings)], rows)
+        if rows
+        else None
+    )
 
 
 def errors(facts: Facts) -> Table | None:
@@ -173,7 +206,18 @@ def engines(each: Sequence[EngineFigures]) -> Table | None:
     """Each engine as it was last seen."""
     if not each:
         return None
-    columns = ["engine", "state", "running", "queued", "in flight", "cap", "KV use", "KV tokens", "tok/s", "thrown back"]
+    columns = [
+        "engine",
+        "state",
+        "running",
+        "queued",
+        "in flight",
+        "cap",
+        "KV use",
+        "KV tokens",
+        "tok/s",
+        "thrown back",
+    ]
     rows = [
         [
             Cell(e.name, "name"),
@@ -236,7 +280,14 @@ def _done(d: DatasetFigures) -> Cell:
     done = d.done
     if done is None:
         return Cell(UNKNOWN, "unknown")
-    return Cell(percent(done), "", shares([(done, "good" if done >= 1 else "one"), (1 - done, "track")]))
+    return Cell(percent(done), "wide", shares([(done, "good" if done >= 1 else "one"), (1 - done, "track")]))
+
+
+def _errors(d: DatasetFigures) -> Cell:
+    """Without prompts and without an error row nobody knows whether errors were ever written down."""
+    if not d.errors and d.prompts is None:
+        return known(None)
+    return Cell(count(d.errors), "bad" if d.errors else "")
 
 
 def _rate(d: DatasetFigures) -> float | None:
