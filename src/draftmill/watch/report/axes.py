@@ -46,7 +46,7 @@ class TimeAxis:
         """Where it lies; a time outside of all spans lies at the nearest end."""
         number = self.span_of(time)
         start, end = self.spans[number]
-        return (self._offsets[number] + min(max(time, start), end) - start) * self._scale
+        return min(1.0, (self._offsets[number] + min(max(time, start), end) - start) * self._scale)
 
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
         """(where, label) of round times since the first sample, what was left out not counted."""

@@ -122,7 +122,9 @@ def _unknown(run: RunFigures, points: Sequence[Point], events: Sequence[Event]) 
     if not run.datasets:
         yield NotKnown("datasets", "no prompts and no journal lie in the folder")
     if not points:
-        why = "load.jsonl is not there or holds no sample: neither tokens nor engines are known over time"
+        why = (
+            "load.jsonl is not there or holds no whole round of samples: neither tokens nor engines are known over time"
+        )
         yield NotKnown("the course of the run", why)
     elif not any(p.tokens for p in points):
         yield NotKnown("tokens over time", "load.jsonl is of an older version, which did not note them")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 
 import jinja2
@@ -51,9 +52,10 @@ def page_of(facts: Facts) -> bytes:
         style=Markup((files / "style.css").read_text("utf-8")),  # noqa: S704 - our own file
         facts=facts,
         run=run,
-        name=Path(run.path).resolve().name or run.path,
+        name=Path(run.path).absolute().name or run.path,
         made=stamp(facts.made),
         head=_head(run),
+        findings=_findings(facts),
         tiles=tables.headline(run),
         summary=tables.summary(facts) if run.datasets else None,
         states=tables.states(facts),
@@ -90,6 +92,14 @@ def events_to_mark(events: Sequence[Event]) -> list[Event]:
 def _printable(value: object) -> object:
     """Text whose unseen characters are written out, ``\\u202e``."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", value) if type(value) is str else value
+
+
+def _findings(facts: Facts) -> list[tuple[str, list[str], str]]:
+    """(level, messages, advice), those that ask for the same together."""
+    return [
+        (level.value, [finding.message for finding in same], advice)
+        for (level, advice), same in groupby(facts.findings, key=lambda finding: (finding.level, finding.advice))
+    ]
 
 
 def _head(run: RunFigures) -> list[tuple[str, str]]:

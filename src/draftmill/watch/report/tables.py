@@ -160,10 +160,8 @@ def finishes(facts: Facts) -> tuple[Table, list[tuple[str, str]]] | None:
         whole = sum(d.finishes.values())
         bar = shares([(d.finishes.get(n, 0) / whole, styles[n][1]) for n in names]) if whole else []
         cells = [
-            Cell(f"{count(k)} ({percent(k / whole)})")
-            if (k := d.finishes.get(n, 0))
-            else Cell("0" if whole else UNKNOWN)
-            for n in names
+            Cell(f"{count(k)} ({percent(k / whole)})" if k else "0" if whole else UNKNOWN, "wide")
+            for k in (d.finishes.get(n, 0) for n in names)
         ]
         return [Cell(d.name, "name"), Cell(count(whole) if whole else "no answer yet", "wide", bar), *cells]
 
