@@ -77,7 +77,14 @@ def opened(page: Path, width: int) -> tuple[dict[str, Any], str]:
     frame = page.with_name(f"frame-{width}.html")
     frame.write_text(MEASURE % width)
     assert BROWSER
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    command = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--allow-file-access-from-files",
+    ]
     command += [f"--user-data-dir={page.parent / 'profile'}", "--window-size=1400,1000", "--enable-logging=stderr"]
     command += ["--virtual-time-budget=4000", "--dump-dom", frame.as_uri()]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -91,3 +98,11 @@ def test_nothing_is_cut_and_the_console_is_silent(page: Path, width: int) -> Non
     measured, console = opened(page, width)
     assert console == ""
     assert measured == {"width": width, "needed": width, "cut": [], "over": []}
+
+
+def test_the_measure_sees_what_is_cut_and_what_is_said(page: Path, tmp_path: Path) -> None:
+    bad = "<p style='white-space:nowrap'>" + "cut " * 100 + "</p><img src='http://127.0.0.1:9/x.png'></main>"
+    (tmp_path / "report.html").write_text(page.read_text().replace("</main>", bad))
+    measured, console = opened(tmp_path / "report.html", 380)
+    assert measured["needed"] > 380 and any("cut cut" in text for text in measured["cut"])
+    assert "127.0.0.1:9" in console  # its policy refuses it, and says so
