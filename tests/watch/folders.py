@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder, RunFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.settings import Settings, write_settings
 from draftmill.recipe import Recipe
@@ -51,7 +51,7 @@ def begin(path: Path, *datasets: dict[str, Any], **recipe: Any) -> RunFolder:
     made = Recipe.model_validate(
         {"model": "m", "engines": ["http://e"], "datasets": [{"source": "x.jsonl", **d} for d in datasets], **recipe}
     )
-    write_settings(folder, Settings("0.1.0", "2026-01-01", made.model_dump(mode="json"), {}, "", "", 100, [2]))
+    write_settings(folder, Settings("0.1.0", "2026-01-01", made.model_dump(mode="json"), {}, "", "", 200_000, [2]))
     for name, number in numbers.items():
         write_prompts(folder.dataset(name), number)
     return folder

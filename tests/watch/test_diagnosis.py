@@ -137,6 +137,13 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "all 8 slots run and 6 wait",
         "--max-running-requests",
     ),
+    "a queue before an empty cache": (
+        run(engine(**BUSY | {"running": 20, "queued": 40, "kv_use": 0.2})),
+        Verdict.SLOT_BOUND,
+        Level.WARN,
+        "40 wait although the cache has room",
+        "its prefill",
+    ),
     "tail": (
         run(engine(running=12, queued=0, kv_use=0.3, rate=200.0, in_flight=12, cap=64), data=dataset(owed=12)),
         Verdict.TAIL,

@@ -35,7 +35,7 @@ def server(folder: RunFolder) -> Iterator[Server]:
 
 
 def scraped(server: Server) -> dict[tuple[str, ...], float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=60) as reply:
         text = reply.read().decode()
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return {(sample.name, *sample.labels.values()): sample.value for sample in samples}

@@ -12,7 +12,7 @@ from draftmill.journal.index import entries, read_indexed
 from draftmill.journal.prompts import index_of
 from draftmill.journal.reader import UnknownLine, scan
 from draftmill.ledger.standing import load_standing, read_failures
-from draftmill.records import Finish
+from draftmill.records import Failure, Finish
 from draftmill.watch.positions import RECORD, Positions
 from tests.watch.folders import append, completion, failure, prompt_id, write_prompts
 
@@ -35,7 +35,7 @@ partial = st.builds(
     st.integers(0, 20),
 )
 turn = st.builds(
-    lambda n, turn, more, tokens: completion(n, tokens, turn=turn, more=more),
+    lambda n, turn, more, tokens: completion(n, tokens, turn=turn, more=more, prompt_ids=[1, 2, 3]),
     numbers,
     st.integers(0, 2),
     st.booleans(),
@@ -43,9 +43,16 @@ turn = st.builds(
 )
 stray = st.builds(lambda n, m: completion(n, position=m), numbers, st.integers(0, PROMPTS + 3))
 odd = st.sampled_from([b'{"nothing": 1}\n', b"no json\n"])
-lines = st.lists(plain | partial | turn | stray | odd, max_size=30)
+damaged = st.builds(lambda n: completion(n, 5, completion_tokens=6), numbers)
+lines = st.lists(plain | partial | turn | stray | odd | damaged, max_size=30)
 failures = st.lists(st.builds(lambda n, turn: failure(n, turn=turn), numbers, st.integers(0, 2)), max_size=6)
 budgets = st.none() | st.integers(1, 900)
+
+
+def take_failures(positions: Positions, folder: DatasetFolder) -> None:
+    for row in read_failures(folder.errors):
+        if isinstance(row, Failure):
+            positions.fail(row)
 
 
 def compare(folder: DatasetFolder, positions: Positions, samples: int | None, budget: int | None, counts: str) -> None:
@@ -77,11 +84,11 @@ def test_the_same_sums_as_the_ledger(journal, errors, budget, samples, counts, d
         when = data.draw(st.integers(0, len(rest)))
         for number, entry in enumerate(rest):
             if number == when:
-                list(map(positions.fail, read_failures(folder.errors)))
+                take_failures(positions, folder)
             if not isinstance(entry, UnknownLine):
                 positions.add(entry)
         if when == len(rest):
-            list(map(positions.fail, read_failures(folder.errors)))
+            take_failures(positions, folder)
         compare(folder, positions, samples, budget, counts)
         other = data.draw(budgets)
         positions.set_cut(samples, other)

@@ -94,6 +94,16 @@ def test_a_run_of_this_version_with_older_lines_in_it(tmp_path: Path) -> None:
         assert [(u.lines, u.first) for u in dataset.unread] == [(1, 3)]
 
 
+def test_a_damaged_line_of_this_version_is_no_answer_of_an_older_one(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(
+        folder.dataset("d").journal, completion(0, 5, completion_tokens=6), completion(1, 2, output_ids=[1, 999_999])
+    )
+    dataset = only(watch(folder).refresh())
+    assert (dataset.generated, dataset.answers, dataset.older_shape, dataset.owed) == (0, 0, 0, 10)
+    assert [(u.lines, u.first, u.reason) for u in dataset.unread] == [(2, 1, "holds 5 ids and says 6")]
+
+
 def test_a_run_in_progress(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "d", "prompts": 100}, {"name": "e", "prompts": 5, "budget": 40})
     append(folder.events, event(NOW - 40, "milling"), event(NOW - 39, "cap", "http://e", "8 at once: to begin with"))

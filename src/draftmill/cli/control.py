@@ -1,9 +1,12 @@
 """``draftmill control``: change a run while it is on, through the control file in its folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from draftmill.recipe import Wish
 
 
 def control(
@@ -37,17 +40,20 @@ def control(
     from draftmill.recipe import Control
 
     folder = RunFolder(run)
-    engines = dict.fromkeys(no_engine or (), False) | dict(map(_engine, engine or ()))
-    now = steer(folder, pause=pause, concurrency=concurrency, budget=budget, engines=engines, clear=clear)
+    engines: dict[str, Wish] = dict.fromkeys(no_engine or (), False)
+    engines |= dict(map(_engine, engine or ()))
+    now, after = steer(folder, pause=pause, concurrency=concurrency, budget=budget, engines=engines, clear=clear)
     held = is_held(folder.lock)
     for line in now.text().splitlines():
         label("control", line)
     if now == Control():
         label("control", "nothing but what the recipe says")
+    if not after.engines:
+        label("control", "no engine is left: nothing is generated until one is put in", style="yellow")
     label("run", "is on and follows within a second or two" if held else "is not on: this holds from its next start")
 
 
-def _engine(text: str) -> tuple[str, object]:
+def _engine(text: str) -> "tuple[str, Wish]":
     from draftmill.ledger.control import as_number
 
     url, equals, value = text.partition("=")

@@ -1,13 +1,12 @@
 """A run's control file: read at the start, looked at again while the run is on, written by whoever steers it."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from draftmill.errors import UsageFault
 from draftmill.journal.files import replacing
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.settings import read_settings
-from draftmill.recipe import Control, Recipe, check_control, read_control
+from draftmill.recipe import Control, Recipe, Wish, check_control, read_control
 
 
 class ControlFile:
@@ -48,13 +47,14 @@ def steer(
     pause: bool | None = None,
     concurrency: str | None = None,
     budget: str | None = None,
-    engines: Mapping[str, object] | None = None,
+    engines: dict[str, Wish] | None = None,
     clear: bool = False,
-) -> Control:
+) -> tuple[Control, Recipe]:
     """Lay wishes over what a run's control file says, and write it where that changes anything.
 
-    ``concurrency`` and ``budget`` are as typed: ``64`` for every lane (dataset), or ``short=150,long=auto``. Raises
-    UsageFault where no run has begun, RecipeError for what does not fit it; then nothing is written.
+    ``concurrency`` and ``budget`` are as typed: ``64`` for every lane (dataset), or ``short=150,long=auto``. Returns
+    what stands there now, and the recipe under it. Raises UsageFault where no run has begun or an engine is taken out
+    that is none of its, RecipeError for what does not fit it; then nothing is written.
     """
     settings = read_settings(folder)
     if settings is None:
@@ -65,21 +65,25 @@ def steer(
     data = before.model_dump() | ({} if pause is None else {"pause": pause})
     data["concurrency"] = before.concurrency | _by_name(concurrency, list(recipe.lanes))
     data["budgets"] = before.budgets | _by_name(budget, [dataset.name for dataset in recipe.datasets])
-    data["engines"] = before.engines | dict(engines or {})
+    data["engines"] = before.engines_with(engines or {})
     now = check_control(data, "control")
-    now.over(recipe)
+    after = now.over(recipe)
+    for url in [url for url, wish in (engines or {}).items() if wish is False]:
+        if not before.knows(url, recipe):
+            there = ", ".join(spec.url or "embedded" for spec in before.over(recipe).engines)
+            raise UsageFault(f"--no-engine {url}: the run has no such engine; it has {there or 'none'}")
     if now != before or clear:
         file.write(now)
-    return now
+    return now, after
 
 
-def as_number(text: str) -> object:
+def as_number(text: str) -> int | str:
     """A typed value as a control file has it."""
     return int(text) if text.strip().isdecimal() else text.strip()
 
 
 def _by_name(text: str | None, names: list[str]) -> dict[str, object]:
     """``64`` for all, or ``short=150,long=32``."""
-    parts = [part.strip().rpartition("=") for part in text.split(",")] if text else []
+    parts = [] if text is None else [part.strip().rpartition("=") for part in text.split(",")]
     given = [(name.strip(), as_number(value)) for name, _, value in parts]
     return {name: value for target, value in given for name in ([target] if target else names)}

@@ -58,10 +58,16 @@ def _with_room(run: RunFigures, e: EngineFigures, facts: str) -> Finding:
         return _of(Verdict.SHARED, Level.WARN, e, message, advice)
     gain = e.gain()
     if gain is not None and gain < _FLAT:
-        more = f": 10 % more at once would bring {10 * gain:.1f} % more tokens" if gain is not None else ""
-        message = f"compute-bound{more}; {facts}"
+        message = f"compute-bound: 10 % more at once would bring {10 * gain:.1f} % more tokens; {facts}"
         advice = "more at once only makes each answer slower; what would help: more or faster GPUs, another server"
         return _of(Verdict.COMPUTE_BOUND, Level.GOOD, e, message, advice)
+    if queued > max(_FEW, _LONG_QUEUE * running):
+        message = f"slot-bound: {queued} wait although the cache has room: it admits no faster; {facts}"
+        advice = (
+            "a limit of its own holds them back, or its prefill: see its --max-running-requests or --max-num-seqs, and "
+            "its prefill chunk; requests that wait gain nothing"
+        )
+        return _of(Verdict.SLOT_BOUND, Level.WARN, e, message, advice)
     caps = [lane.concurrency for lane in run.lanes]
     lanes = sum(c for c in caps if c is not None) if caps and None not in caps else None
     everywhere = sum(other.in_flight or 0 for other in run.engines)

@@ -62,7 +62,7 @@ class Completions:
         if dataset not in self._heads:
             offsets = index_of(files.prompts, files.prompts_index, worth=_NO_INDEX).offsets
             self._heads[dataset] = Heads(files.prompts, offsets)
-        return self._heads[dataset].at(completion.position).prompt_ids
+        return list(self._heads[dataset].at(completion.position).prompt_ids)
 
     def _older(self, recent: Recent) -> Decoded:
         """A line of another version: whatever text it has."""

@@ -10,6 +10,7 @@ from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.index import LOOK, PARTIAL, read_indexed
 from draftmill.journal.prompts import index_of
+from draftmill.journal.reader import LARGEST, UnknownLine
 from draftmill.recipe import BudgetCounts
 from draftmill.watch import shapes, thinking
 from draftmill.watch.errors import Errors
@@ -33,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True):
     samples: int | None = None
     budget: int | None = None
     counts: BudgetCounts = "generated"
+    vocab_size: int = LARGEST  # above every id of an answer
 
 
 class DatasetWatch:
@@ -64,7 +66,7 @@ class DatasetWatch:
 
     def replan(self, plan: Plan) -> None:
         """The recipe says something else now."""
-        if plan.counts != self.plan.counts:
+        if (plan.counts, plan.vocab_size) != (self.plan.counts, self.plan.vocab_size):
             self._stale = True
         self.plan = plan
         if self.positions:
@@ -209,8 +211,7 @@ class DatasetWatch:
             step = max(1, len(whole) // _SAMPLE)
             for number in whole[::step].tolist() if self._think else []:
                 file.seek(int(records["offset"][number]))
-                if isinstance(line := shapes.read(file.readline()), shapes.Line):
-                    self._think_of(line)
+                self._think_of(file.readline())
         for record in records[whole[-_RECENT:]]:
             self._recent.append(
                 Recent(
@@ -224,10 +225,10 @@ class DatasetWatch:
             )
 
     def _line(self, number: int, offset: int, text: bytes) -> None:
-        line = shapes.read(text)
-        if isinstance(line, str):
+        line = shapes.read(text, offset, number, self.plan.vocab_size)
+        if isinstance(line, UnknownLine):
             lines, first, reason = self._bad
-            self._bad = (lines + 1, first or number, reason or line)
+            self._bad = (lines + 1, first or number, reason or line.reason)
         elif isinstance(line, shapes.Answer):
             self._older_lengths.add(line.completion_tokens)
             self._older_prompts.add(line.prompt_tokens)
@@ -242,12 +243,12 @@ class DatasetWatch:
         elif self.positions.add(line) and not line.partial:
             self._came(line.completion_tokens, line.finish_reason.value, line.position, line.turn, offset)
             if self._think and (self._thought[0] < _SAMPLE or number % _EVERY == 0):
-                self._think_of(line)
+                self._think_of(text)
 
     def _came(self, tokens: int, finish: str, position: int, turn: int, offset: int, *, older: bool = False) -> None:
         self._recent.append(Recent(self.folder.name, position, turn, tokens, finish, offset, older))
 
-    def _think_of(self, line: shapes.Line) -> None:
+    def _think_of(self, line: bytes) -> None:
         assert self._think
         try:
             ids = shapes.ids(line)

@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from draftmill.errors import DraftmillError, RecipeError
 from draftmill.ledger.control import as_number, steer
+from draftmill.recipe import Wish
 from draftmill.watch import overview
 from draftmill.watch.completions import Completions, Decoded
 from draftmill.watch.diagnosis import diagnose
@@ -199,7 +200,7 @@ class Monitor(App[None]):
             return
         name, _, value = text.rpartition("=")
         if "://" in name or name == "embedded":
-            engines = {name: as_number(value)}
+            engines: dict[str, Wish] = {name: as_number(value)}
             self._steer(lambda: steer(self._watch.folder, engines=engines), text)
         else:
             self._steer(lambda: steer(self._watch.folder, concurrency=text), text)

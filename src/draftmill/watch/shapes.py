@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from draftmill.journal.reader import Entry
+from draftmill.journal.reader import LARGEST, Entry, UnknownLine, read_entry
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -45,7 +45,8 @@ class _Plain(msgspec.Struct):
     completion_tokens: int
     prompt_tokens: int = 0
     finish_reason: str | _Reason | None = None
-    partial: bool = False  # a damaged line of this version that is no whole answer
+    position: int | None = None  # with a limit: this version's, and damaged if it comes here
+    limit: int | None = None
 
 
 class _Native(msgspec.Struct):
@@ -60,31 +61,32 @@ class _Wrapped(msgspec.Struct):
     response: _OpenAI
 
 
-class Line(Entry, frozen=True):
-    """A line of this version with its ids as they stand there, to be decoded where somebody asks."""
-
-    output_ids: msgspec.Raw = msgspec.Raw()
+class _Ids(msgspec.Struct):
+    output_ids: list[int]
 
 
-_line = msgspec.json.Decoder(Line)
 _openai, _wrapped = msgspec.json.Decoder(_OpenAI), msgspec.json.Decoder(_Wrapped)
 _plain, _native = msgspec.json.Decoder(_Plain), msgspec.json.Decoder(_Native)
-_ids = msgspec.json.Decoder(list[int])
+_ids = msgspec.json.Decoder(_Ids)
 
 
-def read(line: bytes) -> Line | Answer | str:
-    """A line of this version, an answer in an older shape, or why it is neither."""
-    try:
-        return _line.decode(line)
-    except msgspec.ValidationError as error:
-        return _older(line) or str(error)
-    except msgspec.DecodeError as error:
-        return f"no JSON: {error}"
+def read(line: bytes, offset: int, number: int, vocab_size: int = LARGEST) -> Entry | Answer | UnknownLine:
+    """The ``number``-th line, which starts at an offset: one of this version, an answer in an older shape, or neither.
+
+    A damaged line of this version is no answer: its prompt is owed again.
+    """
+    found = read_entry(line, offset, number, vocab_size)
+    if isinstance(found, UnknownLine):
+        try:
+            return _older(line) or found
+        except msgspec.DecodeError:
+            return found
+    return found
 
 
-def ids(line: Line) -> list[int]:
-    """The generated ids of a line."""
-    return _ids.decode(line.output_ids)
+def ids(line: bytes) -> list[int]:
+    """The generated ids of a line of this version."""
+    return _ids.decode(line).output_ids
 
 
 def _older(line: bytes) -> Answer | None:
@@ -103,7 +105,7 @@ def _older(line: bytes) -> Answer | None:
             counts = counts_of(line)
         except msgspec.ValidationError:
             continue
-        if counts.completion_tokens >= 0 and not counts.partial:
+        if counts.completion_tokens >= 0 and (counts.position is None or counts.limit is None):
             return Answer(counts.prompt_tokens, counts.completion_tokens, _word(counts.finish_reason))
     return None
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from draftmill.errors import RecipeError, StorageError
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import holder_lives
+from draftmill.journal.reader import LARGEST
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import read_settings
 from draftmill.recipe import Control, Recipe
@@ -69,6 +70,7 @@ class RunWatch:
         self._control = ControlFile(self.folder.control)
         self._settings_stamp: object = ()
         self._control_fault = ""
+        self._vocab_size = LARGEST
         self._settings_fault: list[Unread] = []
         self._slots: dict[str, int | None] = {}
 
@@ -105,6 +107,7 @@ class RunWatch:
         try:
             settings = read_settings(self.folder)
             self.recipe = Recipe.model_validate(settings.recipe) if settings else None
+            self._vocab_size = settings.vocab_size if settings else LARGEST
         except (StorageError, ValidationError) as error:
             self.recipe = None
             self._settings_fault = [Unread(self.folder.settings.name, 1, 1, str(error).splitlines()[0])]
@@ -120,9 +123,9 @@ class RunWatch:
     def _plan(self, name: str) -> Plan:
         dataset = next((d for d in self.recipe.datasets if d.name == name), None) if self.recipe else None
         if self.recipe is None or dataset is None:
-            return Plan()
+            return Plan(vocab_size=self._vocab_size)
         limit = self.recipe.lanes[dataset.lane].max_new_tokens
-        return Plan(dataset.lane, limit, dataset.samples, dataset.budget, dataset.budget_counts)
+        return Plan(dataset.lane, limit, dataset.samples, dataset.budget, dataset.budget_counts, self._vocab_size)
 
     def _find_datasets(self) -> None:
         """Those of the recipe first, in its order, then whatever else has prompts or a journal."""

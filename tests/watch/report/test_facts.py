@@ -135,3 +135,11 @@ def test_verification_that_is_not_understood_is_told(tmp_path: Path, text: bytes
 
 def test_no_verification_is_no_fault(tmp_path: Path) -> None:
     assert read_verification(tmp_path / "verification.json") == (None, None)
+
+
+def test_without_samples_no_piece_of_an_answer_is_in_it(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "chat"})
+    example = {"where": "position 1", "generated": "secret", "rendered": "secret"}
+    append(folder.dataset("chat").drift, {"figure": {"answers": 5, "drifted": 1, "examples": [example]}})
+    assert b"secret" in json_of(facts_of(tmp_path, samples=1))
+    assert b"secret" not in json_of(facts_of(tmp_path, samples=0))

@@ -57,10 +57,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(watch: RunWatch, samples: int = 2) -> Facts:
-    """Read a run's folder, with so many decoded ``samples`` a dataset."""
+    """Read a run's folder, with so many decoded ``samples`` a dataset; with none, no piece of an answer is in it."""
     figures = watch.refresh()
     folder = watch.folder
     drift, drift_faults = read_drift([folder.dataset(d.name) for d in figures.datasets])
+    if not samples:
+        drift = {name: msgspec.structs.replace(found, examples=[]) for name, found in drift.items()}
     verification, verification_fault = read_verification(folder.path / "verification.json")
     decoded, undecoded = take_samples(folder, figures, samples)
     events = list(watch.events.all)
