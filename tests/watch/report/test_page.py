@@ -13,11 +13,11 @@ from draftmill.journal.folder import RunFolder
 from draftmill.watch.completions import Span
 from draftmill.watch.figures import DatasetFigures, ErrorReason, Event, Phase, RunFigures, Unread
 from draftmill.watch.finding import Finding, Level, Verdict
+from draftmill.watch.report.cells import percent
 from draftmill.watch.report.drift import Drift, Example
 from draftmill.watch.report.facts import Facts, Made, NotKnown, gather
 from draftmill.watch.report.page import page_of
 from draftmill.watch.report.samples import Sample
-from draftmill.watch.report.tables import percent
 from draftmill.watch.report.verification import Check, Verification
 from draftmill.watch.stats import RunWatch
 from tests.watch.folders import NOW, append, begin, completion, done, event, failure, load

@@ -14,7 +14,7 @@ from pathlib import Path
 import jinja2
 
 from draftmill.watch.figures import DatasetFigures, Event, RunFigures
-from draftmill.watch.report import charts, tables
+from draftmill.watch.report import charts, details, tables
 from draftmill.watch.report.axes import TimeAxis
 from draftmill.watch.report.charts import Chart, Line
 from draftmill.watch.report.facts import Facts
@@ -67,10 +67,10 @@ def page_of(facts: Facts) -> bytes:
         distributions=[_distribution(facts, d) for d in run.datasets],
         lengths=tables.lengths(facts),
         finishes=finishes,
-        errors=tables.errors(facts),
-        engines=tables.engines(run.engines),
-        drift=tables.drift(facts.drift) if facts.drift else None,
-        verification=tables.verification(facts.verification) if facts.verification else None,
+        errors=details.errors(run.datasets),
+        engines=details.engines(run.engines),
+        drift=details.drift(facts.drift) if facts.drift else None,
+        verification=details.verification(facts.verification) if facts.verification else None,
         kinds=_KINDS,
         width=charts.WIDTH,
         many=many,
@@ -150,7 +150,7 @@ def _each(facts: Facts, axis: TimeAxis) -> list[Chart]:
 def _course(facts: Facts, axis: TimeAxis, d: DatasetFigures) -> Chart | None:
     runs = charts.binned(axis, facts.timeline, lambda p: p.tokens.get(d.name) if p.tokens else None)
     rules = [(float(d.budget), "")] if d.budget and d.budget_counts == "generated" else []
-    note = f"budget {count(d.budget)}" if rules and d.budget else ""
+    note = f"dashed: the budget, {count(d.budget)}" if rules and d.budget else ""
     return charts.over_time(
         axis, [Line("", "one", runs, fill=True)], title=d.name, unit="tokens", rules=rules, small=True, note=note
     )

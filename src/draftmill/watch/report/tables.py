@@ -1,19 +1,15 @@
-"""The tables of a report: facts as cells. ``–`` is what nobody knows."""
+"""The tables of a report that have a row for each dataset."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-import msgspec
-
-from draftmill.watch.figures import DatasetFigures, EngineFigures, Lengths, RunFigures
-from draftmill.watch.report.charts import Drawn, shares
-from draftmill.watch.report.drift import Drift
-from draftmill.watch.report.facts import Facts, doubtful
-from draftmill.watch.report.verification import Verification
+from draftmill.watch.figures import DatasetFigures, Lengths, RunFigures
+from draftmill.watch.report.cells import UNKNOWN, Cell, Table, known, of_journal, percent, without_empty
+from draftmill.watch.report.charts import shares
+from draftmill.watch.report.facts import Facts
 from draftmill.watch.words import count, duration
 
-UNKNOWN = "–"
-_REASONS = 12
 _STATES = ("counting", "surplus", "passed_through", "errors", "owed", "not_needed")
+_LENGTHS = ("number", "mean", "10 % up to", "half up to", "90 % up to", "99 % up to", "longest")
 _FINISHES = {
     "stop": ("stopped by itself", "good"),
     "length": ("cut by the limit", "warn"),
@@ -21,46 +17,7 @@ _FINISHES = {
 }
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """A cell's text, a style, and a bar of a dozen pixels that stands over the text."""
-
-    text: str
-    style: str = ""
-    bar: list[Drawn] = []
-
-
-class Table(msgspec.Struct, frozen=True):
-    """``columns`` are (heading, whether numbers); ``total`` stands last, apart."""
-
-    columns: list[tuple[str, bool]]
-    rows: list[list[Cell]]
-    total: list[Cell] = []
-
-
 Column = tuple[str, bool, Callable[[DatasetFigures], Cell]]
-
-
-def known(value: float | None, form: Callable[[float], str] = count) -> Cell:
-    """A figure, or that nobody knows it."""
-    return Cell(UNKNOWN, "unknown") if value is None else Cell(form(value))
-
-
-def percent(value: float) -> str:
-    """2.5 %; never 0 % or 100 % of what is only near."""
-    if 0 < value < 0.001:
-        text = "< 0.1 %"
-    elif 0.999 < value < 1:
-        text = "> 99.9 %"
-    else:
-        text = f"{value:.1%}".replace(".0%", "%").replace("%", " %")
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
-
-
-def of_journal(dataset: DatasetFigures, value: float | None) -> Cell:
-    """A sum over a journal: a lower bound where lines were not understood, and no zero that may not be true."""
-    if value is None or not doubtful(dataset):
-        return known(value)
-    return Cell(f"≥\N{NO-BREAK SPACE}{count(value)}" if value else "not known", "unknown")
 
 
 def summary(facts: Facts) -> Table:
@@ -117,35 +74,23 @@ def budgets(facts: Facts) -> Table | None:
     of = [d for d in facts.figures.datasets if d.budget]
     if not of:
         return None
-    headings = [("dataset", False), ("reached", True), ("inside the cut", True), ("budget", True), ("behind it", True)]
-    rows = []
-    for d in of:
-        reached = d.counted / (d.budget or 1)
-        beyond = d.generated - d.counted if d.budget_counts == "generated" else None
-        whole = max(1.0, reached + max(0, beyond or 0) / (d.budget or 1))
-        bar = shares(
-            [
-                (reached / whole, "one"),
-                (max(0, beyond or 0) / (d.budget or 1) / whole, "faint"),
-                _rest(whole, reached, beyond, d.budget or 1),
-            ]
-        )
-        word = " exhausted: no more prompts" if d.exhausted else ""
-        counts = " (prompts count too)" if d.budget_counts == "all" else ""
-        rows.append(
-            [
-                Cell(d.name, "name"),
-                Cell(percent(reached) + word, "wide warn" if d.exhausted else "wide", bar),
-                of_journal(d, d.counted),
-                Cell(count(d.budget or 0) + counts),
-                known(beyond),
-            ]
-        )
-    return Table(headings, rows)
+    columns = [("dataset", False), ("reached", True), ("inside the cut", True), ("budget", True), ("behind it", True)]
+    return Table(columns, [_budget(d, d.budget or 1) for d in of])
 
 
-def _rest(whole: float, reached: float, beyond: float | None, budget: int) -> tuple[float, str]:
-    return max(0.0, 1 - reached / whole - max(0, beyond or 0) / budget / whole), "track"
+def _budget(d: DatasetFigures, budget: int) -> list[Cell]:
+    inside = d.counted / budget
+    behind = None if d.budget_counts == "all" or d.passed_through else max(0, d.generated - d.counted)
+    more = (behind or 0) / budget
+    whole = max(1.0, inside + more)
+    bar = shares([(inside / whole, "one"), (more / whole, "faint"), (max(0.0, 1 - inside - more) / whole, "track")])
+    return [
+        Cell(d.name, "name"),
+        Cell(percent(inside) + (" exhausted" if d.exhausted else ""), "wide warn" if d.exhausted else "wide", bar),
+        of_journal(d, d.counted),
+        Cell(count(budget) + (" (prompts count too)" if d.budget_counts == "all" else "")),
+        known(behind),
+    ]
 
 
 def finishes(facts: Facts) -> tuple[Table, list[tuple[str, str]]] | None:
@@ -153,7 +98,6 @@ def finishes(facts: Facts) -> tuple[Table, list[tuple[str, str]]] | None:
     names = sorted({n for d in facts.figures.datasets for n in d.finishes}, key=lambda n: ([*_FINISHES, n].index(n), n))
     if not names:
         return None
-    each = [*facts.figures.datasets, *([facts.figures.total] if len(facts.figures.datasets) > 1 else [])]
     styles = {name: _FINISHES.get(name, (name, "other")) for name in names}
 
     def row(d: DatasetFigures) -> list[Cell]:
@@ -165,109 +109,26 @@ def finishes(facts: Facts) -> tuple[Table, list[tuple[str, str]]] | None:
         ]
         return [Cell(d.name, "name"), Cell(count(whole) if whole else "no answer yet", "wide", bar), *cells]
 
-    rows = [row(d) for d in each]
+    rows = [row(d) for d in _with_total(facts.figures)]
     columns = [("dataset", False), ("answers", True), *((styles[n][0], True) for n in names)]
-    total = rows.pop() if len(each) > len(facts.figures.datasets) else []
+    total = rows.pop() if len(rows) > 1 else []
     return Table(columns, rows, total), [styles[n] for n in names]
 
 
 def lengths(facts: Facts) -> Table | None:
     """Percentiles of answers and prompts."""
     rows = []
-    for d in [*facts.figures.datasets, *([facts.figures.total] if len(facts.figures.datasets) > 1 else [])]:
+    for d in _with_total(facts.figures):
         for what, measured in (("answers", d.lengths), ("prompts", d.prompt_lengths)):
             if measured:
                 rows.append([Cell(d.name, "name"), Cell(what), *_percentiles(measured)])
-    headings = ["mean", "10 % up to", "half up to", "90 % up to", "99 % up to", "longest"]
-    return (
-        Table([("dataset", False), ("of", False), ("number", True), *((h, True) for h in headings)], rows)
-        if rows
-        else None
-    )
+    columns = [("dataset", False), ("of", False), *((heading, True) for heading in _LENGTHS)]
+    return Table(columns, rows) if rows else None
 
 
-def errors(facts: Facts) -> Table | None:
-    """Error rows by dataset and reason, the commonest first, with one of each whole."""
-    found = [(d.name, r) for d in facts.figures.datasets for r in d.error_reasons]
-    if not found:
-        return None
-    found.sort(key=lambda pair: -pair[1].count)
-    rows = [
-        [Cell(count(r.count), "bad"), Cell(name, "name"), Cell(r.kind), Cell(r.sample, "text"), Cell(r.where, "text")]
-        for name, r in found[:_REASONS]
-    ]
-    columns = [("how many", True), ("dataset", False), ("kind", False), ("one of them", False), ("where", False)]
-    return Table(columns, rows)
-
-
-def engines(each: Sequence[EngineFigures]) -> Table | None:
-    """Each engine as it was last seen."""
-    if not each:
-        return None
-    columns = [
-        "engine",
-        "state",
-        "running",
-        "queued",
-        "in flight",
-        "cap",
-        "KV use",
-        "KV tokens",
-        "tok/s",
-        "thrown back",
-    ]
-    rows = [
-        [
-            Cell(e.name, "name"),
-            Cell(e.state + (f": {e.why}" if e.why else ""), "text"),
-            *(known(n) for n in (e.running, e.queued, e.in_flight, e.cap)),
-            known(e.kv_use, percent),
-            *(known(n) for n in (e.kv_total, e.mean_rate or e.rate, e.retracted)),
-        ]
-        for e in each
-    ]
-    return _without_empty(Table([(name, n > 1) for n, name in enumerate(columns)], rows))
-
-
-def verification(found: Verification) -> Table:
-    """A row for each check; those that fire first."""
-    order = {"error": 0, "bad": 0, "warning": 1, "warn": 1}
-    styles = {0: "bad", 1: "warn"}
-    ranked = sorted(found.checks, key=lambda c: (not c.count, order.get(c.severity.lower(), 2)))
-    rows = [
-        [
-            Cell(c.name, "name"),
-            Cell(c.severity or UNKNOWN, styles.get(order.get(c.severity.lower(), 2), "") if c.count else ""),
-            known(c.count),
-            known(c.share, percent),
-            Cell(c.message, "text"),
-        ]
-        for c in ranked
-    ]
-    columns = [("check", False), ("severity", False), ("rows", True), ("share", True), ("what it says", False)]
-    return Table(columns, rows)
-
-
-def drift(found: dict[str, Drift]) -> Table:
-    """How many answers would come back as other ids, and why."""
-    rows = [
-        [
-            Cell(name, "name"),
-            Cell(count(d.answers)),
-            Cell(count(d.drifted)),
-            known(d.drifted / d.answers if d.answers else None, percent),
-            known(d.median),
-            Cell(_listed(d.reasons) or UNKNOWN, "text"),
-            Cell(_listed(d.unjudged) or "0", "text"),
-        ]
-        for name, d in found.items()
-    ]
-    columns = ["dataset", "answers", "other ids", "share", "median first id", "why", "not judged"]
-    return Table([(name, 0 < n < 5) for n, name in enumerate(columns)], rows)
-
-
-def _listed(numbers: dict[str, int]) -> str:
-    return ", ".join(f"{number:,} {name}" for name, number in numbers.items())
+def _with_total(run: RunFigures) -> list[DatasetFigures]:
+    """All datasets, and their sum where they are more than one."""
+    return [*run.datasets, run.total] if len(run.datasets) > 1 else list(run.datasets)
 
 
 def _percentiles(n: Lengths) -> list[Cell]:
@@ -294,18 +155,7 @@ def _rate(d: DatasetFigures) -> float | None:
 
 def _of_datasets(facts: Facts, columns: Iterable[Column], *, keep: bool = False) -> Table:
     listed, run = list(columns), facts.figures
-    total = [cell(run.total) for _, _, cell in listed] if len(run.datasets) > 1 else []
-    rows = [[cell(d) for _, _, cell in listed] for d in run.datasets]
+    rows = [[cell(d) for _, _, cell in listed] for d in _with_total(run)]
+    total = rows.pop() if len(rows) > 1 else []
     table = Table([(heading, numbers) for heading, numbers, _ in listed], rows, total)
-    return table if keep else _without_empty(table)
-
-
-def _without_empty(table: Table) -> Table:
-    """Without the columns that no row has."""
-    lines = [*table.rows, *([table.total] if table.total else [])]
-    kept = [i for i in range(len(table.columns)) if any(line[i].text not in ("", UNKNOWN) for line in lines)]
-    return Table(
-        [table.columns[i] for i in kept],
-        [[row[i] for i in kept] for row in table.rows],
-        [table.total[i] for i in kept] if table.total else [],
-    )
+    return table if keep else without_empty(table)
