@@ -113,7 +113,7 @@ def test_even_bins_hold_every_answer_where_it_is(tokens: list[int], number: int)
         ),
         (
             b'[{"name": "a", "count": "2", "share": true, "message": 7, "more": []}, {"id": 3}, 9]',
-            [Check("a", message="7")],
+            [Check("a")],
             2,
         ),
         (b'{"checks": {"a": {"count": 1}, "b": null}}', [Check("a", count=1)], 1),
@@ -123,7 +123,29 @@ def test_verification_is_read_as_far_as_it_is_understood(
     tmp_path: Path, text: bytes, checks: list[Check], not_understood: int
 ) -> None:
     (tmp_path / "verification.json").write_bytes(text)
-    assert read_verification(tmp_path / "verification.json") == (Verification(checks, not_understood), None)
+    assert read_verification(tmp_path / "verification.json") == (
+        Verification(checks, not_understood=not_understood),
+        None,
+    )
+
+
+def test_verification_as_verify_writes_it(tmp_path: Path) -> None:
+    shown = {"where": "chat/tokenized_data.jsonl:7", "text": "and and", "remark": "period 2"}
+    check = {"name": "loop", "severity": "warning", "count": 3, "looked": 60, "share": 0.05, "threshold": 0.1}
+    check |= {"above": False, "message": "repeats", "advice": "look", "datasets": {"chat": 3}, "examples": [shown]}
+    held = {
+        "draftmill": "0.1.0",
+        "rows": {"chat": 60},
+        "passed": True,
+        "checks": [check],
+        "not_made": {"a": "no model"},
+    }
+    (tmp_path / "verification.json").write_bytes(msgspec.json.encode(held))
+    found, fault = read_verification(tmp_path / "verification.json")
+    assert fault is None and found and found.passed is True and found.not_made == {"a": "no model"}
+    (read,) = found.checks
+    assert (read.count, read.looked, read.above, read.fires) == (3, 60, False, False)  # within its threshold
+    assert read.examples[0].remark == "period 2"
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"7", b'{"passed": true}', b"\xff"])
@@ -141,5 +163,7 @@ def test_without_samples_no_piece_of_an_answer_is_in_it(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "chat"})
     example = {"where": "position 1", "generated": "secret", "rendered": "secret"}
     append(folder.dataset("chat").drift, {"figure": {"answers": 5, "drifted": 1, "examples": [example]}})
+    check = {"name": "loop", "count": 1, "examples": [{"text": "secret"}]}
+    (tmp_path / "verification.json").write_bytes(msgspec.json.encode([check]))
     assert b"secret" in json_of(facts_of(tmp_path, samples=1))
     assert b"secret" not in json_of(facts_of(tmp_path, samples=0))

@@ -18,7 +18,7 @@ from draftmill.watch.report.drift import Drift, Example
 from draftmill.watch.report.facts import Facts, Made, NotKnown, gather
 from draftmill.watch.report.page import page_of
 from draftmill.watch.report.samples import Sample
-from draftmill.watch.report.verification import Check, Verification
+from draftmill.watch.report.verification import Check, Shown, Verification
 from draftmill.watch.stats import RunWatch
 from tests.watch.folders import NOW, append, begin, completion, done, event, failure, load
 
@@ -113,7 +113,9 @@ def poisoned(text: str) -> Facts:
         lengths={text: [(0, 2, 1.0)]},
         prompt_lengths={},
         drift={text: Drift(2, 1, {text: 1}, examples=[Example(text, text, 3, text, text)])},
-        verification=Verification([Check(text, text, 1, 0.5, text)], 1),
+        verification=Verification(
+            [Check(text, text, 1, 0.5, text, 2, True, text, [Shown(text, text, text)])], False, {text: text}, 1
+        ),
         samples=[Sample(text, 0, 0, 3, text, text, [Span("content", text), Span("reasoning", text)])],
     )
 

@@ -46,21 +46,16 @@ def engines(each: Sequence[EngineFigures]) -> Table | None:
 
 
 def verification(found: Verification) -> Table:
-    """A row for each check; those that fire first."""
-    ranked = sorted((not c.count, _RANKS.get(c.severity.lower(), 2), n) for n, c in enumerate(found.checks))
-    rows = [
-        [
-            Cell(c.name, "name"),
-            Cell(c.severity or UNKNOWN, _STYLES[rank] if c.count else ""),
-            known(c.count),
-            known(c.share, percent),
-            Cell(c.message, "text"),
-        ]
-        for _, rank, number in ranked
-        for c in [found.checks[number]]
-    ]
-    columns = [("check", False), ("severity", False), ("rows", True), ("share", True), ("what it says", False)]
-    return Table(columns, rows)
+    """A row for each check, those that a person should look at first."""
+    ranked = sorted((not c.fires, _RANKS.get(c.severity.lower(), 2), n) for n, c in enumerate(found.checks))
+    rows = []
+    for quiet, rank, number in ranked:
+        c = found.checks[number]
+        said = f"{c.message} → {c.advice}" if c.advice and c.fires else c.message
+        cells = [Cell(c.name, "name"), Cell(c.severity or UNKNOWN, "" if quiet else _STYLES[rank])]
+        rows.append([*cells, known(c.count), known(c.looked), known(c.share, percent), Cell(said, "text")])
+    columns = ("check", "severity", "found", "of", "share", "what it says")
+    return without_empty(Table([(name, 1 < n < 5) for n, name in enumerate(columns)], rows))
 
 
 def drift(found: dict[str, Drift]) -> Table:

@@ -12,7 +12,7 @@ from draftmill.watch.lengths import EDGES, Histogram
 from draftmill.watch.loads import Point
 from draftmill.watch.report.drift import Drift, read_drift
 from draftmill.watch.report.samples import Sample, take_samples
-from draftmill.watch.report.verification import Verification, read_verification
+from draftmill.watch.report.verification import Verification, read_verification, without_examples
 from draftmill.watch.stats import RunWatch
 
 _BINS = 40
@@ -61,9 +61,10 @@ def gather(watch: RunWatch, samples: int = 2) -> Facts:
     figures = watch.refresh()
     folder = watch.folder
     drift, drift_faults = read_drift([folder.dataset(d.name) for d in figures.datasets])
+    verification, verification_fault = read_verification(folder.path / "verification.json")
     if not samples:
         drift = {name: msgspec.structs.replace(found, examples=[]) for name, found in drift.items()}
-    verification, verification_fault = read_verification(folder.path / "verification.json")
+        verification = verification and without_examples(verification)
     decoded, undecoded = take_samples(folder, figures, samples)
     events = list(watch.events.all)
     points = watch.loads.timeline.points
