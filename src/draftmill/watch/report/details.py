@@ -45,17 +45,20 @@ def engines(each: Sequence[EngineFigures]) -> Table | None:
     return without_empty(Table([(name, n > 1) for n, name in enumerate(_ENGINE)], rows))
 
 
-def verification(found: Verification) -> Table:
-    """A row for each check, those that a person should look at first."""
+def verification(found: Verification) -> tuple[Table | None, str]:
+    """A row for each check, those that a person should look at first; and the names of those that found nothing."""
     ranked = sorted((not c.fires, _RANKS.get(c.severity.lower(), 2), n) for n, c in enumerate(found.checks))
     rows = []
     for quiet, rank, number in ranked:
         c = found.checks[number]
+        if c.count == 0 and not c.fires:
+            continue
         said = f"{c.message} → {c.advice}" if c.advice and c.fires else c.message
         cells = [Cell(c.name, "name"), Cell(c.severity or UNKNOWN, "" if quiet else _STYLES[rank])]
         rows.append([*cells, known(c.count), known(c.looked), known(c.share, percent), Cell(said, "text")])
     columns = ("check", "severity", "found", "of", "share", "what it says")
-    return without_empty(Table([(name, 1 < n < 5) for n, name in enumerate(columns)], rows))
+    nothing = ", ".join(c.name for c in found.checks if c.count == 0 and not c.fires)
+    return without_empty(Table([(name, 1 < n < 5) for n, name in enumerate(columns)], rows)) if rows else None, nothing
 
 
 def drift(found: dict[str, Drift]) -> Table:
