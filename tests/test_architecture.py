@@ -14,6 +14,7 @@ FLOORS = {
     "errors": 0,
     "examples": 0,
     "recipe": 1,
+    "capacity": 1,
     "journal": 2,
     "sources": 2,
     "render": 2,
