@@ -19,9 +19,16 @@ class Refusal(msgspec.Struct, frozen=True):
     advice: str
 
 
-def hicache(size: float, ranks: int, host: float) -> Refusal | None:
+def hicache(size: float, ranks: int, host: float | None) -> Refusal | None:
     """A hierarchical cache that all ranks together cannot have on a host of so many bytes."""
-    if size <= 0 or host_memory.fits(size, ranks, host):
+    if size > 0 and host is None:
+        total = host_memory.in_all(size, ranks) / host_memory.GB
+        return Refusal(
+            "hicache",
+            f"hicache {size:g} is GB a rank, {total:,.0f} GB in all, and nobody says what the host has",
+            "give host_memory, for example host_memory=449GB",
+        )
+    if host is None or size <= 0 or host_memory.fits(size, ranks, host):
         return None
     total = host_memory.in_all(size, ranks) / host_memory.GB
     beside = host_memory.reserve(ranks) / host_memory.GB
@@ -58,6 +65,17 @@ def no_pool(memory: Memory, fraction: float, *, given: bool) -> Refusal | None:
         "no_pool",
         f"{whose} leaves no KV cache at all: the weights take {memory.loaded / GIB:.1f} of {memory.free / GIB:.1f} GiB",
         f"the KV cache begins at mem_fraction {least:.3f}: set it well above" if least < 0.95 else "use more GPUs",
+    )
+
+
+def room(loaded: float, pool: float, there: float | None) -> Refusal | None:
+    """A pool of a size given outright that does not fit beside the weights."""
+    if there is None or loaded + pool <= there:
+        return None
+    return Refusal(
+        "no_room",
+        f"weights of {loaded / GIB:.1f} GiB and a KV cache of {pool / GIB:.1f} GiB do not fit {there / GIB:.1f} GiB",
+        "lower the context, the slots or kv_space",
     )
 
 

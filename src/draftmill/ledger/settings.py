@@ -60,7 +60,12 @@ def settings_of(
     stop_ids: tuple[int, ...],
 ) -> Settings:
     """The settings of a run that begins now. ``digests`` are the tokenizer's and the template's."""
-    return Settings(__version__, date, recipe.model_dump(mode="json"), files, *digests, vocab_size, list(stop_ids))
+    return Settings(__version__, date, _resolved(recipe), files, *digests, vocab_size, list(stop_ids))
+
+
+def _resolved(recipe: Recipe) -> dict[str, Any]:
+    """What a run is made of: the plan of a server is no part of it."""
+    return recipe.model_dump(mode="json", exclude={"plan"})
 
 
 def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
@@ -81,7 +86,7 @@ def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
 
 def merged(frozen: Settings, recipe: Recipe) -> Settings:
     """The settings with what may change taken from today's recipe; a dataset that it leaves out stays in the run."""
-    now = recipe.model_dump(mode="json")
+    now = _resolved(recipe)
     names = {dataset["name"] for dataset in now["datasets"]}
     now["datasets"] += [d for d in frozen.recipe["datasets"] if d["name"] not in names]
     now["lanes"] = frozen.recipe["lanes"] | now["lanes"]

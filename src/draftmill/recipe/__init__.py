@@ -4,7 +4,8 @@
 """
 
 from draftmill.recipe.control import Control, check_control, read_control
-from draftmill.recipe.faults import validate
+from draftmill.recipe.count import parse_count
+from draftmill.recipe.faults import explained_values, validate
 from draftmill.recipe.file import load
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.model import (
@@ -21,12 +22,13 @@ from draftmill.recipe.model import (
     Recipe,
     Sampling,
     Turns,
-    parse_count,
 )
 from draftmill.recipe.overrides import Overrides, apply
+from draftmill.recipe.plan import KV, Load, Plan, Start, parse_size
 
 __all__ = [
     "EMBEDDED",
+    "KV",
     "SMALL_MODEL",
     "BudgetCounts",
     "Concurrency",
@@ -35,17 +37,22 @@ __all__ = [
     "EngineSpec",
     "History",
     "Lane",
+    "Load",
     "LongPrompts",
     "Markers",
     "Order",
     "Overrides",
+    "Plan",
     "Recipe",
     "Sampling",
+    "Start",
     "Turns",
     "apply",
     "check_control",
+    "explained_values",
     "load",
     "parse_count",
+    "parse_size",
     "read_control",
     "validate",
 ]

@@ -10,12 +10,12 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from draftmill.errors import RecipeError
+from draftmill.recipe.count import Count
 from draftmill.recipe.faults import explained
 from draftmill.recipe.file import read_yaml
 from draftmill.recipe.model import (
     EMBEDDED,
     Concurrency,
-    Count,
     EngineSpec,
     Recipe,
     check_concurrency,

@@ -3,20 +3,18 @@
 import difflib
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from draftmill.recipe.count import Count
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.part import Part
+from draftmill.recipe.plan import Plan
 
 SMALL_MODEL = "smollm2"  # the chat model that draftmill can fetch by itself, from a PyPI wheel
 EMBEDDED = "embedded"
 
-_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9}
-_COUNT = re.compile(r"([0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?)\s*([kmbg]?)", re.IGNORECASE)
-_MOST = 10**15  # more tokens than anybody has, and safe in 64 bits
 _TAKEN_NAMES = frozenset(  # what else lies in a run's folder
     ("tokenizer", "logs", "export", "lock", "run.yaml", "events.jsonl", "load.jsonl")
 )
@@ -26,15 +24,6 @@ _OWN_ARGUMENTS = {
     *("tokenize", "tokenizer_kwargs", "padding", "truncation", "max_length", "return_tensors", "return_dict"),
     *("return_assistant_tokens_mask", "sanitize_control_tokens"),
 }
-
-
-def parse_count(value: object) -> int:
-    """``10M``, ``250k``, ``1.5M``, ``10_000_000`` or a whole number, as a number of tokens or samples (at least 1)."""
-    match = _COUNT.fullmatch(str(value).strip()) if isinstance(value, int | str) and value is not True else None
-    count = Decimal(match[1].replace("_", "")) * _SUFFIXES[match[2].lower()] if match else Decimal(0)
-    if not 1 <= count <= _MOST or count != int(count):
-        raise ValueError("is not a count; write for example 10M, 250k or 10_000_000")
-    return int(count)
 
 
 def _checkpoint(value: object) -> float | None:
@@ -91,7 +80,6 @@ def _own_sampling(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-Count = Annotated[int, BeforeValidator(parse_count)]
 BudgetCounts = Literal["generated", "all"]
 Order = Literal["together", "one-by-one"]
 Turns = Literal["last", "first", "all"]
@@ -222,6 +210,7 @@ class Recipe(Part):
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False
+    plan: Plan = Plan()
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
@@ -272,6 +261,12 @@ def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
         other = long.get("lane") if isinstance(long, Mapping) else None
         if isinstance(lanes, Mapping) and isinstance(other, str) and other not in lanes:
             faults.append((("datasets", i, "long_prompts", "lane"), f"no lane {one_of(other, list(lanes))}"))
+    plan = data.get("plan")
+    for field in ("prompts", "answers"):
+        given = plan.get(field) if isinstance(plan, Mapping) else None
+        for name in given if isinstance(given, Mapping) else ():
+            if isinstance(name, str) and name.lower() not in names:
+                faults.append((("plan", field, name), f"no dataset {one_of(name, sorted(names))}"))
     urls: set[str] = set()
     for i, engine in enumerate(as_list(data.get("engines"))):
         spec = as_engine(engine)

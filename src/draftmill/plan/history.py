@@ -1,0 +1,105 @@
+"""What a run's folder already knows: the lengths of its prompts and answers, and the loads of its servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from draftmill.capacity.lengths import Lengths, observed
+from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.prompts import read_heads
+from draftmill.ledger.standing import Standing, load_standing
+from draftmill.recipe import Dataset
+
+_ENOUGH = 30  # answers of an unbroken prefix that say more than all answers, of which the short ones come first
+_STEADY = 3  # looks at one load before it counts
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One dataset. ``prompts`` are the prompts' lengths in their order, ``mean`` theirs; ``done`` tokens count already.
+
+    ``early``: the answers are those that came first, which are short, and their mean is too low.
+    """
+
+    prompts: list[int]
+    longest: int = 0
+    longest_where: str = ""
+    answers: Lengths | None = None
+    early: bool = False
+    done: int = 0
+
+    @property
+    def mean(self) -> float:
+        return sum(self.prompts) / len(self.prompts)
+
+
+def seen(folder: RunFolder, dataset: Dataset) -> Seen | None:
+    """What there is of a dataset; None where it has no prompts yet."""
+    files = folder.dataset(dataset.name)
+    if not files.prompts.exists():
+        return None
+    lengths, longest, where = [], 0, ""
+    for head in read_heads(files.prompts):
+        if head.fault or head.loss_mask is not None:
+            continue
+        lengths.append(len(head.prompt_ids))
+        if lengths[-1] > longest:
+            longest, where = lengths[-1], head.where
+    if not lengths:
+        return None
+    answers, early, done = _answers(files, dataset)
+    return Seen(lengths, longest, where, answers, early, done)
+
+
+def _answers(files: DatasetFolder, dataset: Dataset) -> tuple[Lengths | None, bool, int]:
+    if not files.journal.exists():
+        return None, False, 0
+    standing = load_standing(
+        files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts, retry_errors=True
+    )
+    done = standing.tally().counting_tokens
+    prefix = observed(_prefix(standing))
+    if prefix is not None and prefix.seen >= _ENOUGH:
+        return prefix, False, done
+    everything = observed(tokens for tokens, _ in standing.lengths())
+    whole = prefix is not None and everything is not None and prefix.seen == everything.seen
+    return everything, everything is not None and not whole, done
+
+
+def _prefix(standing: Standing) -> Iterator[int]:
+    """The lengths of the answers before the first position that is owed: which are there depends on nothing."""
+    for position in range(standing.positions):
+        if standing.is_owed(position):
+            return
+        if standing.is_done(position):
+            yield standing.tokens(position)
+
+
+class _Sample(msgspec.Struct):
+    """What is needed of a line of ``load.jsonl``."""
+
+    load: "_Load | None" = None
+
+
+class _Load(msgspec.Struct):
+    running: float = 0
+    generation_rate: float | None = None
+
+
+def loads(path: Path) -> list[tuple[float, float]]:
+    """(requests running, tokens a second) out of ``load.jsonl``: the mean rate at each number, where it was seen often
+    enough. None of it may fail a plan."""
+    rates: dict[int, list[float]] = {}
+    decoder = msgspec.json.Decoder(_Sample)
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    load = decoder.decode(line).load
+                except (msgspec.DecodeError, msgspec.ValidationError):
+                    continue
+                if load and load.running >= 1 and load.generation_rate:
+                    rates.setdefault(round(load.running), []).append(load.generation_rate)
+    except OSError:
+        return []
+    return [(float(n), sum(r) / len(r)) for n, r in sorted(rates.items()) if len(r) >= _STEADY]

@@ -1,0 +1,337 @@
+"""One plan: what a server with these settings holds, how fast it is, how long the run takes, and what is refused."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import sqrt
+
+import msgspec
+
+from draftmill.capacity import decodes, disk, duration, headroom, host, lengths, pool, refusal, speed
+from draftmill.capacity.duration import Span, Work
+from draftmill.capacity.headroom import GIB
+from draftmill.capacity.kv import cell, of_sequence
+from draftmill.capacity.launch import Launch, commands
+from draftmill.capacity.pool import Memory
+from draftmill.capacity.refusal import Refusal
+from draftmill.capacity.speed import Speed
+from draftmill.plan.demand import Demand
+from draftmill.plan.facts import Facts
+from draftmill.recipe import Plan
+
+VLLM_FRACTION = 0.92  # what --gpu-memory-utilization is where it is not given
+_FIT_ERROR, _GUESS_ERROR = 0.12, 1.0  # of a speed from observed loads (bench: 10 %), of one from the data sheet
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One dataset in a plan: how many of its requests would run at once on one server, and how long it takes."""
+
+    name: str
+    at_once: float
+    span: Span | None
+
+
+class Sheet(msgspec.Struct, frozen=True):
+    """A plan. Bytes are a GPU's; ``tokens`` and ``running`` those of one replica, ``rate`` is that of all.
+
+    ``left`` and ``needed``: what a prefill finds and needs, where that is known. ``binds`` says in words what holds the
+    rate down.
+    """
+
+    settings: Plan
+    engine: str
+    cell: float
+    fraction: float | None
+    memory: Memory | None
+    memory_from: str
+    pool: float
+    tokens: int
+    context: int
+    held: float
+    fits: int
+    running: int
+    speed: Speed | None
+    speed_from: str
+    rate: float | None
+    left: float | None
+    graphs: float | None
+    needed: float | None
+    hicache_tokens: int
+    shares: list[Share]
+    span: Span | None
+    binds: str
+    disk: dict[str, float]
+    refusals: list[Refusal]
+    notes: list[str]
+    launch: list[str]
+
+
+def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
+    """Work out a plan. Raises UsageFault where a figure is missing that only a person can give."""
+    shape, engine = facts.model.shape, facts.engine(plan)
+    draft = facts.drafter.layers if facts.drafter else 0
+    each = cell(shape, plan.kv, tp=plan.tp, pp=plan.pp, draft_layers=draft)
+    context = plan.context or shape.context
+    memory, memory_from = facts.memory(plan, engine, each)
+    fraction = plan.mem_fraction or _default(plan, facts, engine)
+    bytes, tokens, states = _tokens(plan, facts, engine, memory, fraction, each, context)
+    work = [d for d in demands if d.needed]
+    held = decodes.held([d.part for d in work]) if work else 0.0
+    most = pool.max_running(tokens, context) if engine == "sglang" else facts.slots(plan, engine) or tokens
+    if states is not None:
+        most = min(most, states)
+
+    def fitting(held: float) -> int:
+        return max(0, min(decodes.fit(tokens, held) if held else 0, most, facts.cap or most))
+
+    fits = decodes.fit(tokens, held) if held else 0
+    running = fitting(held)
+    pace, pace_from = _speed(plan, facts, held)
+    shares, span = _spans(plan, work, pace, pace_from, fitting)
+    graphs, left, needed = _headroom(plan, facts, engine, memory, fraction, facts.cap or max(running, 1))
+    rate = pace.rate(running) * plan.dp if pace and running else None
+    sizes = _disk(facts, demands)
+    refusals = _refusals(plan, facts, engine, demands, memory, fraction, bytes, tokens, context, graphs, needed)
+    return Sheet(
+        settings=plan,
+        engine=engine,
+        cell=float(each),
+        fraction=fraction,
+        memory=memory,
+        memory_from=memory_from,
+        pool=bytes,
+        tokens=tokens,
+        context=context,
+        held=held,
+        fits=fits,
+        running=running,
+        speed=pace,
+        speed_from=pace_from,
+        rate=rate,
+        left=left,
+        graphs=graphs,
+        needed=needed,
+        hicache_tokens=host.distinct_tokens(plan.hicache, each) if plan.hicache else 0,
+        shares=shares,
+        span=span,
+        binds=_binds(running, fits, most, states, facts.cap, pace, facts, sizes),
+        disk=sizes,
+        refusals=refusals,
+        notes=_notes(demands, tokens, context, pace_from, sizes, facts),
+        launch=commands(_launch(plan, facts, engine, context)),
+    )
+
+
+def _default(plan: Plan, facts: Facts, engine: str) -> float | None:
+    if engine == "vllm":
+        return VLLM_FRACTION if plan.kv_space is None else None
+    if engine == "sglang" and facts.card:
+        return headroom.default_fraction(facts.card.memory, tp=plan.tp, pp=plan.pp, mla=facts.model.shape.mla)
+    return None
+
+
+def _tokens(
+    plan: Plan,
+    facts: Facts,
+    engine: str,
+    memory: Memory | None,
+    fraction: float | None,
+    each: Fraction,
+    context: int,
+) -> tuple[float, int, int | None]:
+    """(bytes of the pool, tokens in it, sequences whose linear layers' states fit or None)."""
+    shape = facts.model.shape
+    if engine == "llamacpp":
+        tokens = pool.llamacpp_context(context, plan.slots)
+        return tokens * float(each), tokens, None
+    whole = plan.kv_space or (memory.pool(fraction) if memory and fraction else 0.0)
+    whole, states = max(0.0, whole), None
+    if shape.linear and engine == "sglang":
+        whole, for_states = pool.shared_with_states(whole)
+        states = int(for_states // (shape.state / plan.tp)) if shape.state else None
+    if engine == "vllm":
+        return whole, pool.vllm_tokens(shape, plan.kv, whole, context=context, tp=plan.tp, pp=plan.pp), states
+    return whole, Memory(whole, 0.0).tokens(1.0, each), states
+
+
+def _speed(plan: Plan, facts: Facts, held: float) -> tuple[Speed | None, str]:
+    points = [(load.running, load.rate) for load in plan.loads]
+    source = f"{len(points)} observed loads"
+    if len({n for n, _ in points}) < 2:
+        points, source = facts.loads, f"{len(facts.loads)} loads of the run"
+    if len({n for n, _ in points}) >= 2:
+        return speed.sane(speed.fit(points)), source
+    shape, size = facts.model.shape, facts.loaded(plan)
+    if facts.card is None or size is None or not held:
+        return None, "unknown: give two observed loads"
+    kept = of_sequence(shape, plan.kv, int(held)) / (1 if shape.mla else plan.tp) / plan.pp
+    guessed = speed.guess(size, facts.card.bandwidth, held=kept, experts=shape.experts, chosen=shape.chosen)
+    return guessed, "guessed"
+
+
+def _spans(
+    plan: Plan,
+    work: Sequence[Demand],
+    pace: Speed | None,
+    pace_from: str,
+    fitting: Callable[[float], int],
+) -> tuple[list[Share], Span | None]:
+    shares = []
+    off = _GUESS_ERROR if pace_from == "guessed" else _FIT_ERROR
+    for demand in work:
+        at_once = fitting(demand.part.held)
+        span = None
+        if pace and at_once:
+            prefilled = demand.left / demand.answers.mean * demand.prompt
+            error = sqrt(off**2 + (2 * demand.answers.error) ** 2) if demand.answers.seen else sqrt(off**2 + 0.3**2)
+            span = duration.of(Work(demand.left, prefilled, at_once), pace, servers=plan.dp, error=error)
+        shares.append(Share(demand.name, at_once, span))
+    known = [s.span for s in shares if s.span]
+    return shares, duration.together(known) if known and len(known) == len(shares) else None
+
+
+def _headroom(
+    plan: Plan, facts: Facts, engine: str, memory: Memory | None, fraction: float | None, requests: int
+) -> tuple[float | None, float | None, float | None]:
+    """(bytes that graphs take, what a prefill finds, what it needs), of SGLang: vLLM profiles a prefill by itself."""
+    if engine != "sglang" or memory is None or fraction is None:
+        return None, None, None
+    total = facts.card.memory if facts.card else memory.free
+    seen = [memory.free * (1 - s.mem_fraction) - s.left for s in plan.starts if s.left is not None]
+    reckoned = headroom.reckoned(total, tp=plan.tp, pp=plan.pp, mla=facts.model.shape.mla)
+    graphs = max(seen) if seen else headroom.GRAPHS_SEEN * reckoned
+    tokens = headroom.chunk(total)
+    needed = headroom.peak(facts.model.shape, tokens=tokens, requests=requests, tp=plan.tp)
+    return graphs, headroom.left(memory.free, fraction, graphs), needed
+
+
+def _refusals(
+    plan: Plan,
+    facts: Facts,
+    engine: str,
+    demands: Sequence[Demand],
+    memory: Memory | None,
+    fraction: float | None,
+    bytes: float,
+    tokens: int,
+    context: int,
+    graphs: float | None,
+    needed: float | None,
+) -> list[Refusal]:
+    found: list[Refusal | None] = []
+    if memory and fraction and engine != "llamacpp" and plan.kv_space is None:
+        found.append(refusal.no_pool(memory, fraction, given=plan.mem_fraction is not None))
+    if memory and fraction and graphs is not None and needed is not None:
+        found.append(refusal.headroom(memory.free, fraction, graphs, needed, facts.cap or 1))
+    if plan.hicache:
+        found.append(refusal.hicache(plan.hicache, plan.tp * plan.pp * plan.dp, facts.host))
+    loaded = facts.loaded(plan)
+    if memory is None and loaded is not None:
+        there = plan.gpu_free or (facts.card.free if facts.card else facts.host)
+        found.append(refusal.room(loaded, bytes, there))
+    found.append(refusal.quantised(plan.kv))
+    holds, room = (context, context) if engine == "llamacpp" else (tokens, context)
+    if holds:
+        limits = {d.lane: d.limit for d in demands}
+        found += [refusal.token_limit(lane, limit, holds, room) for lane, limit in limits.items()]
+        longest = max(demands, key=lambda d: d.longest, default=None)
+        if longest:
+            found.append(refusal.prompt(longest.longest, longest.longest_where or longest.name, holds, room))
+    if facts.drafter:
+        found.append(refusal.drafter_flag(plan.algorithm, facts.drafter.eagle3))
+    return [r for r in found if r]
+
+
+def _binds(
+    running: int,
+    fits: int,
+    most: int,
+    states: int | None,
+    cap: int | None,
+    pace: Speed | None,
+    facts: Facts,
+    sizes: dict[str, float],
+) -> str:
+    if not running:
+        return "nothing runs: the KV cache does not hold one request"
+    needed = sizes["prompts"] + sizes["journal"] + sizes["rows"]
+    if facts.disk is not None and needed > facts.disk:
+        return f"the disk: {needed / 1e9:,.1f} GB are needed, {facts.disk / 1e9:,.1f} GB are free"
+    if cap is not None and running == cap and fits > cap:
+        what = f"the concurrency of {cap}: the KV cache would hold {fits}"
+    elif states is not None and running == states:
+        what = f"the states of the linear layers: {states} sequences"
+    elif running == most:
+        what = f"the server's limit of {most} requests"
+    else:
+        what = f"the KV cache: {running} requests fill it"
+    if pace and pace.per_sequence * running > pace.base:
+        gain = pace.rate(2 * running) / pace.rate(running) - 1
+        return f"{what}; beyond it compute: twice as many at once would give {gain:.0%} more"
+    if pace:
+        return f"{what}; twice as many at once would give {pace.rate(2 * running) / pace.rate(running) - 1:.0%} more"
+    return what
+
+
+def _disk(facts: Facts, demands: Sequence[Demand]) -> dict[str, float]:
+    """Bytes by file, for all datasets; hidden states of the rows are none that a run writes."""
+    shape, answers = facts.model.shape, sum(d.needed for d in demands)
+    tokens = sum(d.tokens for d in demands)
+    prompts = sum(d.needed * d.prompt for d in demands)
+    available = sum(d.available or d.needed for d in demands)
+    everything = sum((d.available or d.needed) * d.prompt for d in demands)
+    return {
+        "prompts": disk.prompts(available, everything, shape.vocab),
+        "journal": disk.journal(answers, tokens, shape.vocab, checkpoints=facts.checkpoints),
+        "rows": disk.rows(answers, tokens, prompts, shape.vocab),
+        "hidden_states": disk.hidden_states(tokens + prompts, shape.hidden),
+    }
+
+
+def _notes(
+    demands: Sequence[Demand], tokens: int, context: int, pace_from: str, sizes: dict[str, float], facts: Facts
+) -> list[str]:
+    notes = []
+    if assumed := [d.name for d in demands if d.answers_from == "assumed"]:
+        notes.append(
+            f"answers of {', '.join(assumed)} are assumed (log-normal, σ {lengths.SIGMA}): `run --limit 40` shows "
+            "them, or give their means in `plan: answers`"
+        )
+    if assumed := [d.name for d in demands if d.prompt_from == "assumed"]:
+        notes.append(f"prompts of {', '.join(assumed)} are assumed: `draftmill prepare` makes them")
+    if early := [d.name for d in demands if "first" in d.answers_from]:
+        notes.append(f"the answers seen of {', '.join(early)} are the first to finish, so rather short")
+    if pace_from == "guessed":
+        notes.append("the speed is a guess from the card's bandwidth: give two observed loads in `plan: loads`")
+    if short := [d.name for d in demands if d.enough is False]:
+        notes.append(f"{', '.join(short)}: fewer prompts than the budget needs; it will end exhausted")
+    room = pool.longest_prompt(tokens, context) if tokens else 0
+    if cut := [d.name for d in demands if d.longest < room < d.longest + d.limit and d.limit <= room]:
+        notes.append(f"the longest prompts of {', '.join(cut)} leave less than their lane's limit in the context")
+    if facts.disk is not None and sizes["hidden_states"] > facts.disk:
+        notes.append("the hidden states of all rows would not fit this disk: take them in parts")
+    return notes
+
+
+def _launch(plan: Plan, facts: Facts, engine: str, context: int) -> Launch:
+    return Launch(
+        kind=engine,
+        model=facts.model.name,
+        tp=plan.tp,
+        pp=plan.pp,
+        dp=plan.dp,
+        fraction=plan.mem_fraction,
+        kv=plan.kv,
+        kv_space=plan.kv_space,
+        hicache=plan.hicache,
+        context=context,
+        slots=plan.slots,
+        drafter=plan.drafter,
+        algorithm=plan.algorithm,
+        trusted=facts.trusted,
+        on_gpu=facts.card is not None or plan.gpu_free is not None,
+    )
+
+
+def gib(bytes: float) -> str:
+    """Bytes for people."""
+    return f"{bytes / GIB:,.1f} GiB"
