@@ -65,16 +65,16 @@ def plan(
     facts, demands = gather(loaded, recipe.parent, folder)
     sheet = draw(settings, facts, demands)
     variants = {name: draw(other, facts, demands) for name, other in _variants(settings, what_if or []).items()}
-    if json:
-        named = {"plan": sheet, **variants}
-        figures = {name: as_json(each) for name, each in named.items()}
-        figures["plan"]["datasets"] = [demand_as_json(d) for d in demands]
-        typer.echo(msgspec.json.encode(figures).decode())
+    figures = {name: as_json(each) for name, each in {"plan": sheet, **variants}.items()}
+    figures["plan"]["datasets"] = [demand_as_json(d) for d in demands]
     plan_page.show(sheet, facts, demands)
     if variants:
         plan_page.side_by_side({"plan": sheet, **variants})
     if simulate:
-        simulation.show(loaded, sheet, facts, demands, svg or folder / "plan.svg")
+        report = simulation.show(loaded, sheet, facts, demands, svg or folder / "plan.svg")
+        figures["simulated"] = {"seconds": report.seconds, "rate": report.rate, "recomputed": report.recomputed}
+    if json:
+        typer.echo(msgspec.json.encode(figures).decode())
     plan_page.ending(sheet, force=force)
     raise typer.Exit(0 if force or not sheet.refusals else 1)
 

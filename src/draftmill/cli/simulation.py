@@ -10,6 +10,7 @@ from draftmill.capacity.pool import max_running
 from draftmill.cli.console import duration, err, label, many
 from draftmill.engines.simulated import Lengths, ServerSpec
 from draftmill.errors import StorageError, UsageFault
+from draftmill.mill.loop import Limits
 from draftmill.mill.rehearsal import Report, rehearse
 from draftmill.mill.scene import Scene, SceneDataset
 from draftmill.plan.chart import Series, svg, terminal
@@ -19,7 +20,7 @@ from draftmill.plan.sheet import Sheet
 from draftmill.recipe import Recipe
 
 _SHORTEST = 13  # ids that a simulated prompt needs to be told from others
-_MARGIN = 1.2  # prompts for each that is needed, where nobody knows how many there are
+_MARGIN, _SPARE = 1.3, 200  # prompts for each that is needed: no more are ever asked for
 _STEPS = 400  # moments of the timeline
 _LABEL = 12
 
@@ -30,7 +31,9 @@ def show(recipe: Recipe, sheet: Sheet, facts: Facts, demands: list[Demand], path
         raise UsageFault("nothing to simulate: the plan has no KV cache, or nobody knows its speed", "see the notes")
     label("simulating", f"{many(sum(d.needed for d in demands), 'prompt')} on {many(sheet.settings.dp, 'server')} …")
     expected = sheet.span.seconds if sheet.span else 3600.0
-    report = rehearse(scene(recipe, sheet, facts, demands), every=max(1.0, expected / _STEPS))
+    limits = Limits(checkpoint=None)  # nothing is killed here, and hearing answers grow is most of the work
+    played = scene(recipe, sheet, facts, demands)
+    report = rehearse(played, limits=limits, every=max(1.0, expected / _STEPS))
     charts = timeline(report, sheet)
     hours = report.seconds / 3600
     width = max(20, min(100, err.width - _LABEL - 12))
@@ -81,8 +84,9 @@ def _dataset(recipe: Recipe, demand: Demand) -> SceneDataset:
     if answers.seen:
         sigma = min(1.5, sqrt(max(0.0, log(max(1.0, answers.square / answers.mean**2)))))
     mean = uncut(answers.mean, demand.limit, sigma) if sigma and answers.mean < demand.limit else answers.mean
-    lengths = tuple(max(_SHORTEST, length) for length in demand.prompts)
-    many = len(lengths) or demand.available or round(_MARGIN * demand.needed)
+    most = round(_MARGIN * demand.needed) + _SPARE
+    lengths = tuple(max(_SHORTEST, length) for length in demand.prompts[:most])
+    many = len(lengths) or min(most, demand.available or most)
     return SceneDataset(
         name=demand.name,
         prompts=many,

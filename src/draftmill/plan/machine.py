@@ -53,9 +53,9 @@ def memory(root: Path = Path("/")) -> tuple[float | None, str]:
 def _limits(root: Path) -> Iterator[Path]:
     """The files that may hold a limit: of the process's own control group and of all above it."""
     for line in _read(root / "proc/self/cgroup").splitlines():
-        number, _, path = line.partition(":")[0], *line.split(":", 2)[1:]
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
         version_1 = number != "0"
-        if version_1 and "memory" not in line.split(":")[1].split(","):
+        if version_1 and "memory" not in controllers.split(","):
             continue
         base = root / ("sys/fs/cgroup/memory" if version_1 else "sys/fs/cgroup")
         name = "memory.limit_in_bytes" if version_1 else "memory.max"
