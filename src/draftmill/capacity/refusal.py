@@ -97,7 +97,7 @@ def token_limit(lane: str, limit: int, tokens: int, context: int) -> Refusal | N
         return None
     return Refusal(
         "token_limit",
-        f"lane {lane} allows {limit:,} new tokens, the server holds {max(0, room):,} with a prompt's",
+        f"lane {lane} allows {limit:,} new tokens; prompt and answer of a request share {max(0, room):,} at the server",
         "lower max_new_tokens, or give the server a larger context or pool",
     )
 

@@ -32,13 +32,16 @@ def show(sheet: Sheet, facts: Facts, demands: Sequence[Demand]) -> None:
         label("note", note, style="yellow")
 
 
-def ending(sheet: Sheet, *, force: bool) -> None:
+def ending(sheet: Sheet, facts: Facts, *, force: bool) -> None:
     """What is refused, or the command."""
     for refused in sheet.refusals:
         label("forced" if force else "refused", refused.message, style="yellow" if force else "bold red")
         advise(refused.advice)
     if sheet.refusals and not force:
         advise("--force prints the command all the same")
+        return
+    if "embedded" in facts.kinds and sheet.engine == "llamacpp":
+        advise("`draftmill run` starts this engine by itself")
         return
     err.print()
     for line in sheet.launch:
@@ -72,11 +75,13 @@ def _server(sheet: Sheet, facts: Facts) -> None:
     fraction = "" if sheet.fraction is None else f", mem_fraction {sheet.fraction:g}"
     default = " (the server's default, about)" if fraction and plan.mem_fraction is None else ""
     sizes = "".join(f", {key} {getattr(plan, key)}" for key in ("tp", "pp", "dp") if getattr(plan, key) > 1)
-    label("server", f"{_NAMES[sheet.engine]}{sizes}{fraction}{default}, kv {plan.kv}, context {sheet.context:,}")
+    kv = "f16" if sheet.engine == "llamacpp" and plan.kv == "bf16" else plan.kv
+    label("server", f"{_NAMES[sheet.engine]}{sizes}{fraction}{default}, kv {kv}, context {sheet.context:,}")
     each = " a replica" if plan.dp > 1 else ""
+    place = " a GPU" if facts.card or plan.gpu_free is not None else ""
     label(
         "KV cache",
-        f"{sheet.tokens:,} tokens{each}, {gib(sheet.pool)} a GPU at {sheet.cell:,.0f} bytes a token "
+        f"{sheet.tokens:,} tokens{each}, {gib(sheet.pool)}{place} at {sheet.cell:,.0f} bytes a token "
         f"({sheet.memory_from})",
     )
     label("decodes", f"{sheet.fits} fit{each}, holding {count(sheet.held)} tokens each on average while they run")
