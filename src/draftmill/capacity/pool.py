@@ -15,7 +15,7 @@ from draftmill.capacity.kv import of_layer
 from draftmill.capacity.shape import Shape
 
 STATE_SHARE = Fraction(9, 10)  # SGLang's --mamba-full-memory-ratio: memory of states for each of the KV pool
-VLLM_BLOCK = 16
+VLLM_BLOCK, VLLM_CPU_BLOCK = 16, 128
 _VLLM_BATCH = 8192  # tokens of one step: --max-num-batched-tokens
 _LLAMACPP_STEP = 256  # llama.cpp rounds the context of a slot up to it
 

@@ -78,7 +78,7 @@ def _server(sheet: Sheet, facts: Facts) -> None:
     kv = "f16" if sheet.engine == "llamacpp" and plan.kv == "bf16" else plan.kv
     label("server", f"{_NAMES[sheet.engine]}{sizes}{fraction}{default}, kv {kv}, context {sheet.context:,}")
     each = " a replica" if plan.dp > 1 else ""
-    place = " a GPU" if facts.card or plan.gpu_free is not None else ""
+    place = " a GPU" if facts.on_gpu(plan) else ""
     label(
         "KV cache",
         f"{sheet.tokens:,} tokens{each}, {gib(sheet.pool)}{place} at {sheet.cell:,.0f} bytes a token "

@@ -43,6 +43,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             return known[0]
         return "llamacpp" if "embedded" in self.kinds or self.model.name.endswith(".gguf") else "sglang"
 
+    def on_gpu(self, plan: Plan) -> bool:
+        """Whether there is a GPU to plan for."""
+        return self.card is not None or plan.gpu_free is not None
+
     def slots(self, plan: Plan, engine: str) -> int | None:
         return plan.slots if engine == "llamacpp" else None
 

@@ -149,7 +149,12 @@ def _tokens(
         whole, for_states = pool.shared_with_states(whole)
         states = int(for_states // (shape.state / plan.tp)) if shape.state else None
     if engine == "vllm":
-        return whole, pool.vllm_tokens(shape, plan.kv, whole, context=context, tp=plan.tp, pp=plan.pp), states
+        block = pool.VLLM_BLOCK if facts.on_gpu(plan) else pool.VLLM_CPU_BLOCK
+        return (
+            whole,
+            pool.vllm_tokens(shape, plan.kv, whole, context=context, tp=plan.tp, pp=plan.pp, block=block),
+            states,
+        )
     return whole, Memory(whole, 0.0).tokens(1.0, each), states
 
 
@@ -328,7 +333,7 @@ def _launch(plan: Plan, facts: Facts, engine: str, context: int) -> Launch:
         drafter=plan.drafter,
         algorithm=plan.algorithm,
         trusted=facts.trusted,
-        on_gpu=facts.card is not None or plan.gpu_free is not None,
+        on_gpu=facts.on_gpu(plan),
     )
 
 
