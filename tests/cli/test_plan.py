@@ -46,6 +46,12 @@ def test_what_is_refused_is_not_launched(plan: Any) -> None:
     assert "2,400 GB" in forced.stderr and "launch_server" in forced.stderr
 
 
+def test_a_server_that_does_not_answer_is_told(plan: Any) -> None:
+    done = plan("--ask", engine="sglang")
+    assert done.returncode == 0
+    assert "absent" in done.stderr and "127.0.0.1:30000" in done.stderr
+
+
 def test_variants_side_by_side(plan: Any) -> None:
     done = plan("--what-if", "mem_fraction=0.93,hicache=300,kv=fp8", "--json")
     assert done.returncode == 0, "the plan itself is sound"

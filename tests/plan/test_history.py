@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.engines.protocol import Identity
 from draftmill.journal.folder import RunFolder
 from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.plan.demand import ANSWER, PROMPT, demands
-from draftmill.plan.history import Seen, loads, seen
-from draftmill.recipe import Recipe
+from draftmill.plan.history import Seen, identities, loads, seen, starts
+from draftmill.recipe import Plan, Recipe
 from draftmill.records import Completion, Finish, Prompt
 
 RECIPE = Recipe.model_validate(
@@ -90,3 +91,19 @@ def test_loads(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "torn {")
     assert loads(path) == [(8, 100), (16, 150)]
     assert loads(tmp_path / "none") == []
+
+
+def test_what_servers_said_is_a_start(tmp_path: Path) -> None:
+    plan = Plan(tp=8)
+    servers = [
+        Identity("sglang", "a", kv_tokens=116_171, kv_dtype="auto", mem_fraction=0.85, tp=8),
+        Identity("sglang", "a", kv_tokens=376_029, kv_dtype="fp8_e4m3", mem_fraction=0.90, tp=8),
+        Identity("sglang", "b", kv_tokens=5, kv_dtype="auto", mem_fraction=0.85, tp=4),
+        Identity("sglang", "c", kv_tokens=5, kv_dtype="mxfp8", mem_fraction=0.8, tp=8),
+        Identity("vllm", "d", kv_tokens=5),
+    ]
+    path = tmp_path / "engines.json"
+    path.write_bytes(encode(servers))
+    found = starts(identities(path), plan)
+    assert [(s.mem_fraction, s.tokens, s.kv) for s in found] == [(0.85, 116_171, "bf16"), (0.90, 376_029, "fp8")]
+    assert identities(tmp_path / "none") == []

@@ -10,6 +10,7 @@ from draftmill.capacity.headroom import GIB
 from draftmill.errors import UsageFault
 from draftmill.plan.model import Drafter
 from draftmill.plan.sheet import draw
+from draftmill.recipe import Start
 from tests.plan.reference import LOADS, STARTS, gathered, sheet
 
 
@@ -68,6 +69,13 @@ def test_one_start_and_the_free_memory(tmp_path: Path) -> None:
     found = sheet(tmp_path, starts=STARTS[:1], gpu_free="94.04GiB")
     assert found.tokens == pytest.approx(159_277, rel=0.001)
     assert found.memory_from == "calibrated by one start"
+
+
+def test_what_the_runs_servers_said(tmp_path: Path) -> None:
+    loaded, facts, wanted = gathered(tmp_path, starts=[])
+    facts = msgspec.structs.replace(facts, starts=[Start.model_validate(s) for s in STARTS])
+    found = draw(loaded.plan, facts, wanted)
+    assert (found.tokens, found.memory_from) == (159_277, "calibrated by 2 starts of the run's servers")
 
 
 def test_starts_keep_their_own_dtype(tmp_path: Path) -> None:

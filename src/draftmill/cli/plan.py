@@ -29,6 +29,9 @@ def plan(
         bool, typer.Option("--simulate", help="Play the run on a simulated server and draw its timeline.")
     ] = False,
     svg: Annotated[Path | None, typer.Option(help="Where --simulate draws it; plan.svg in the run's folder.")] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask the recipe's servers, where they run, and calibrate by what they hold.")
+    ] = False,
     only: Only = None,
     samples: Samples = None,
     budget: Annotated[str | None, typer.Option(help="Token budget a dataset, e.g. 10M or 250k.")] = None,
@@ -62,7 +65,7 @@ def plan(
     folder = run_folder(recipe, out)
     settings = _settings(loaded, with_ or [])
     loaded = loaded.model_copy(update={"plan": settings})
-    facts, demands = gather(loaded, recipe.parent, folder)
+    facts, demands = gather(loaded, recipe.parent, folder, ask=ask)
     sheet = draw(settings, facts, demands)
     variants = {name: draw(other, facts, demands) for name, other in _variants(settings, what_if or []).items()}
     figures = {name: as_json(each) for name, each in {"plan": sheet, **variants}.items()}
@@ -79,13 +82,14 @@ def plan(
     raise typer.Exit(0 if force or not sheet.refusals else 1)
 
 
-def gather(recipe: "Recipe", base: Path, out: Path) -> "tuple[Facts, list[Demand]]":
+def gather(recipe: "Recipe", base: Path, out: Path, *, ask: bool = False) -> "tuple[Facts, list[Demand]]":
     """Everything that a plan rests on: the machine, the model's files, the run's folder. Raises UsageFault."""
     from msgspec.structs import replace
 
+    from draftmill.cli.console import label
     from draftmill.journal.folder import RunFolder
     from draftmill.mill.target import resolve
-    from draftmill.plan import history, machine
+    from draftmill.plan import history, live, machine
     from draftmill.plan.demand import demands
     from draftmill.plan.facts import Facts, card_of
     from draftmill.plan.model import read_drafter, read_model
@@ -99,6 +103,9 @@ def gather(recipe: "Recipe", base: Path, out: Path) -> "tuple[Facts, list[Demand
     if plan.drafter:
         place = base / Path(plan.drafter).expanduser()
         drafter = replace(read_drafter(str(place)), name=str(place))
+    servers = history.identities(folder.engines)
+    if ask:
+        servers += live.identities(recipe.engines, lambda said: label("absent", said, style="yellow"))
     facts = Facts(
         machine=here,
         model=read_model(resolve(recipe, base).model),
@@ -107,6 +114,7 @@ def gather(recipe: "Recipe", base: Path, out: Path) -> "tuple[Facts, list[Demand
         cap=_cap(recipe),
         kinds=tuple(engine.kind for engine in recipe.engines),
         loads=history.loads(folder.load),
+        starts=history.starts(servers, plan),
         host=host,
         disk=machine.disk_free(out),
         checkpoints=recipe.checkpoint_partials is not None,

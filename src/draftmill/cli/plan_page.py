@@ -60,6 +60,8 @@ def side_by_side(sheets: Mapping[str, Sheet]) -> None:
         if name != "plan":
             for refused in sheet.refusals:
                 label("refused", f"{name}: {refused.message}", style="yellow")
+    if any(s.settings.hicache for s in sheets.values()) and not sheets["plan"].settings.hicache:
+        label("host", ONE_SENTENCE)
     err.print()
 
 

@@ -12,15 +12,15 @@ from draftmill.capacity.weights import per_gpu
 from draftmill.errors import UsageFault
 from draftmill.plan.machine import Machine
 from draftmill.plan.model import Drafter, Model
-from draftmill.recipe import Plan
+from draftmill.recipe import Plan, Start
 
 _BESIDE = 1.04  # of the weights divided evenly: replicas and what loading leaves. A guess: one start says it exactly
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """``cap`` is how many requests one replica gets at once, None where the governor finds out; ``kinds`` are those of
-    the recipe's engines; ``loads`` those observed by the run; ``host`` the bytes that the host has, ``disk`` those free
-    in the run's folder; None where nobody knows."""
+    the recipe's engines; ``loads`` and ``starts`` those observed by the run; ``host`` the bytes that the host
+    has, ``disk`` those free in the run's folder; None where nobody knows."""
 
     machine: Machine
     model: Model
@@ -29,6 +29,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cap: int | None = None
     kinds: tuple[str, ...] = ()
     loads: list[tuple[float, float]] = []
+    starts: list[Start] = []
     host: float | None = None
     disk: float | None = None
     checkpoints: bool = True
@@ -65,12 +66,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         if engine == "llamacpp" or plan.kv_space is not None:
             return None, "given outright"
         free = self._free(plan, engine)
-        starts = [pool.Start(s.mem_fraction, s.tokens, float(self._cell(plan, s.kv, each)), 1) for s in plan.starts]
+        seen, by = (plan.starts, "") if plan.starts else (self.starts, " of the run's servers")
+        starts = [pool.Start(s.mem_fraction, s.tokens, float(self._cell(plan, s.kv, each))) for s in seen]
         try:
             if len({s.fraction for s in starts}) > 1:
-                return pool.calibrate(starts), f"calibrated by {len(starts)} starts"
+                return pool.calibrate(starts), f"calibrated by {len(starts)} starts{by}"
             if starts and free is not None:
-                return pool.calibrate(starts, free=free), "calibrated by one start"
+                return pool.calibrate(starts, free=free), f"calibrated by one start{by}"
         except ValueError as error:
             raise UsageFault(f"plan: starts: {error}") from None
         loaded = self.loaded(plan)

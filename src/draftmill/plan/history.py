@@ -1,15 +1,17 @@
 """What a run's folder already knows: the lengths of its prompts and answers, and the loads of its servers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+from pydantic import ValidationError
 
 from draftmill.capacity.lengths import Lengths, observed
+from draftmill.engines.protocol import Identity
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.prompts import read_heads
 from draftmill.ledger.standing import Standing, load_standing
-from draftmill.recipe import Dataset
+from draftmill.recipe import Dataset, Plan, Start
 
 _ENOUGH = 30  # answers of an unbroken prefix that say more than all answers, of which the short ones come first
 _STEADY = 3  # looks at one load before it counts
@@ -103,3 +105,24 @@ def loads(path: Path) -> list[tuple[float, float]]:
     except OSError:
         return []
     return [(float(n), sum(r) / len(r)) for n, r in sorted(rates.items()) if len(r) >= _STEADY]
+
+
+def identities(path: Path) -> list[Identity]:
+    """What the servers of the run said of themselves (``engines.json``); nothing where that is not known."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Identity])
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return []
+
+
+def starts(servers: Iterable[Identity], plan: Plan) -> list[Start]:
+    """The starts that servers tell of, on as many GPUs as are planned: of one fraction and dtype the last one."""
+    found = {}
+    for server in servers:
+        if server.kv_tokens and server.mem_fraction and server.tp == plan.tp:
+            said = {"mem_fraction": server.mem_fraction, "tokens": server.kv_tokens, "kv": server.kv_dtype or "auto"}
+            try:
+                found[server.mem_fraction, server.kv_dtype] = Start.model_validate(said)
+            except ValidationError:  # a dtype that is not known here
+                continue
+    return list(found.values())

@@ -87,10 +87,13 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
     running = fitting(held)
     pace, pace_from = _speed(plan, facts, held)
     shares, span = _spans(plan, work, pace, pace_from, fitting)
-    graphs, left, needed = _headroom(plan, facts, engine, memory, fraction, facts.cap or max(running, 1))
+    requests = facts.cap or max(running, 1)
+    graphs, left, needed = _headroom(plan, facts, engine, memory, fraction, requests)
     rate = pace.rate(running) * plan.dp if pace and running else None
     sizes = _disk(facts, demands)
-    refusals = _refusals(plan, facts, engine, demands, memory, fraction, bytes, tokens, context, graphs, needed)
+    refusals = _refusals(
+        plan, facts, engine, demands, memory, fraction, bytes, tokens, context, graphs, needed, requests
+    )
     return Sheet(
         settings=plan,
         engine=engine,
@@ -221,12 +224,13 @@ def _refusals(
     context: int,
     graphs: float | None,
     needed: float | None,
+    requests: int,
 ) -> list[Refusal]:
     found: list[Refusal | None] = []
     if memory and fraction and engine != "llamacpp" and plan.kv_space is None:
         found.append(refusal.no_pool(memory, fraction, given=plan.mem_fraction is not None))
     if memory and fraction and graphs is not None and needed is not None:
-        found.append(refusal.headroom(memory.free, fraction, graphs, needed, facts.cap or 1))
+        found.append(refusal.headroom(memory.free, fraction, graphs, needed, requests))
     if plan.hicache:
         found.append(refusal.hicache(plan.hicache, plan.tp * plan.pp * plan.dp, facts.host))
     loaded = facts.loaded(plan)
@@ -312,6 +316,10 @@ def _notes(
     room = pool.longest_prompt(tokens, context) if tokens else 0
     if cut := [d.name for d in demands if d.longest < room < d.longest + d.limit and d.limit <= room]:
         notes.append(f"the longest prompts of {', '.join(cut)} leave less than their lane's limit in the context")
+    taken = [gpu for gpu in facts.machine.gpus if gpu.memory - gpu.free > 2 * GIB]
+    if taken and facts.card and facts.card.name == taken[0].name:
+        most = max(gpu.memory - gpu.free for gpu in taken)
+        notes.append(f"{len(taken)} GPUs here are in use, by up to {gib(most)}: the plan takes them as free")
     if facts.disk is not None and sizes["hidden_states"] > facts.disk:
         notes.append("the hidden states of all rows would not fit this disk: take them in parts")
     return notes
