@@ -30,8 +30,8 @@ from draftmill.engines.http import Http
 from draftmill.engines.protocol import Engine, Identity
 from draftmill.engines.sglang import SGLang
 from draftmill.engines.vllm import VLLM
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.standing import load_standing

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmill import ids
-from draftmill.journal.reader import encode
+from draftmill.ids import encode
 
 ANY = st.lists(st.integers(0, 2**32 - 1))
 SOME = ANY.filter(bool)

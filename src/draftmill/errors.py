@@ -4,6 +4,8 @@ A message is one sentence for a person and names file, line and field where they
 next. Neither ever holds a secret: API keys are not put into messages anywhere.
 """
 
+import traceback
+
 
 class DraftmillError(Exception):
     """The base of all errors that are told to the user without a traceback."""
@@ -14,6 +16,16 @@ class DraftmillError(Exception):
         super().__init__(message)
         self.message = message
         self.advice = advice
+
+
+def in_words(error: BaseException) -> str:
+    """What an error says; of one that is a fault of our own, its kind and where it was raised too."""
+    if isinstance(error, DraftmillError):
+        return error.message
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}{f': {said}' if said else ''}{place}"
 
 
 class RecipeError(DraftmillError):

@@ -87,8 +87,11 @@ def first(ids: "array[int]", token: int) -> int:
     return at if len(ids) and there[at] else len(ids)
 
 
-def as_json(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """What msgspec encodes for an object that it does not know: ids as the text that they came as."""
     if isinstance(value, Ids):
         return value.packed.tolist() if value.text is None else msgspec.Raw(value.text)
     raise NotImplementedError(f"{type(value).__name__} is no JSON")
+
+
+encode = msgspec.json.Encoder(enc_hook=_as_json).encode

@@ -1,13 +1,29 @@
 """A run is steered while it is on, from another process."""
 
+import contextlib
+import socket
+import socketserver
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.cli.command import KEY, command, draftmill, environment, questions, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import (
+    KEY,
+    command,
+    draftmill,
+    environment,
+    in_process,
+    questions,
+    read_jsonl,
+    write_jsonl,
+    write_recipe,
+)
 from tests.conftest import EmbeddedServer
 
 
@@ -33,6 +49,32 @@ def wait(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
+@contextmanager
+def twin_of(url: str) -> Iterator[str]:
+    """Another URL of the same server, of which nobody could tell that it is."""
+    there = ("127.0.0.1", int(url.rpartition(":")[2]))
+
+    class Forward(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(there) as server:
+                back = threading.Thread(target=pipe, args=(server, self.request))
+                back.start()
+                pipe(self.request, server)
+                back.join()
+
+    def pipe(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Forward) as twin:
+        twin.daemon_threads = True
+        threading.Thread(target=twin.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{twin.server_address[1]}"
+        twin.shutdown()
+
+
 @pytest.mark.embedded
 def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: EmbeddedServer) -> None:
     out = recipe.parent / "run"
@@ -43,12 +85,14 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
     def events() -> str:
         return (out / "events.jsonl").read_text()
 
-    with subprocess.Popen(
-        command("run", recipe, "--out", out), stderr=subprocess.PIPE, text=True, env=environment()
-    ) as process:
+    with (
+        twin_of(embedded_server.url) as twin,
+        subprocess.Popen(
+            command("run", recipe, "--out", out), stderr=subprocess.PIPE, text=True, env=environment()
+        ) as process,
+    ):
         wait(lambda: "paused: nothing new is sent, what is in flight goes on, as" in events())
         journal = len(read_jsonl(out / "chat" / "raw_responses.jsonl"))
-        twin = embedded_server.url.replace("127.0.0.1", "localhost")
         spec = f'{{"{embedded_server.url}": false, "{twin}": {{"api_key_env": "{KEY}", "concurrency": 2}}}}'
         (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')
         wait(lambda: '"joins"' in events() and '"leaves"' in events())
@@ -63,7 +107,8 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
     completions = read_jsonl(out / "chat" / "raw_responses.jsonl")
     assert 120 <= sum(c["completion_tokens"] for c in completions) < 180
     assert {c["engine"] for c in completions[1:]} == {twin}
-    assert "budget: 100000 → 60" in events() and "budget: 60 → 120" in events()
+    assert "budget: 100000 → 60" in events() and " → 120" in events()
+    assert "Unclosed" not in said
     assert len(read_jsonl(out / "chat" / "tokenized_data.jsonl")) == len(completions)
 
 
@@ -71,6 +116,11 @@ def test_what_it_cannot_follow_is_refused_and_changes_nothing(recipe: Path) -> N
     out = recipe.parent / "run"
     nothing = draftmill("control", out, "--pause")
     assert nothing.returncode == 2 and "no run has begun there" in nothing.stderr
+    for wrong in (recipe, recipe.parent, recipe.parent / "nowhere"):
+        refused = in_process("control", wrong)
+        assert refused.returncode == 2 and f"{wrong}: no run has begun there" in refused.stderr
+        exported = in_process("export", wrong)
+        assert exported.returncode == 1 and f"{wrong}: holds no run" in exported.stderr
 
 
 @pytest.mark.embedded
@@ -82,8 +132,13 @@ def test_wrong_options_name_what_is_wrong(recipe: Path) -> None:
         (["--budget", "chat=5Q"], "'5Q' is not a count"),
         (["--concurrency", "short=0"], "must be auto or a whole number"),
         (["--engine", "127.0.0.1:3"], "is not a server's URL"),
+        (["--concurrency", ""], "must be auto or a whole number"),
+        (["--no-engine", "http://gpu-9:1"], "the run has no such engine; it has http://127.0.0.1:"),
     ):
         wrong = draftmill("control", out, *options)
         assert wrong.returncode == 2 and told in wrong.stderr, wrong.stderr
     assert not (out / "control.yaml").exists()
     assert "nothing but what the recipe says" in draftmill("control", out).stderr
+    (url,) = [spec["url"] for spec in yaml.safe_load(recipe.read_text())["engines"]]
+    last = draftmill("control", out, "--no-engine", url.replace("127.0.0.1", "localhost"))
+    assert last.returncode == 0 and "no engine is left" in last.stderr

@@ -165,6 +165,13 @@ def test_a_text_dataset(tmp_path: Path, tokenizer_folder: Path, trimming: Path) 
     assert f"{source}:1, message 4, from id 1: white space" in told and "1 tool calls" in told
 
 
+def test_the_answers_of_an_alpaca_file_are_found(tmp_path: Path, tokenizer_folder: Path) -> None:
+    rows = [{"instruction": "Add.", "input": f"{n} 1", "output": f"{n + 1}"} for n in range(3)]
+    source = write_jsonl(tmp_path / "alpaca.jsonl", rows)
+    found, _ = figures(source, "--model", tokenizer_folder)
+    assert found[str(source)]["answers"] == 3
+
+
 def test_a_sample_of_a_text_dataset_is_the_same_whatever_the_order(tmp_path: Path, trimming: Path) -> None:
     rows = [{"messages": [user(f"a{n}"), said(f"b{n} ")]} for n in range(20)]
     ways = (rows, rows[::-1])
@@ -220,8 +227,11 @@ def test_a_folder_without_a_run_and_a_run_with_options_of_a_dataset(tmp_path: Pa
         engines=["http://127.0.0.1:9"],
         datasets=[{"name": "chat", "source": "chat.jsonl"}],
     )
-    empty = in_process("drift", tmp_path, "--model", tokenizer_folder)
-    assert empty.returncode == 1 and "is a folder" in empty.stderr
+    for model in ((), ("--model", tokenizer_folder)):
+        empty = in_process("drift", tmp_path, *model)
+        assert empty.returncode == 1 and f"{tmp_path}: holds no run" in empty.stderr and "*.jsonl" in empty.stderr
+        nowhere = in_process("drift", tmp_path / "nowhere.jsonl", *model)
+        assert nowhere.returncode == 2 and "nowhere.jsonl: no such file or folder" in nowhere.stderr
     assert in_process("prepare", recipe, "--out", out).returncode == 0
     foreign = in_process("drift", out, "--model", tokenizer_folder)
     assert foreign.returncode == 2 and "a run has its own" in foreign.stderr

@@ -194,6 +194,20 @@ def test_markers_of_the_recipe(tmp_path: Path, tokenizer_folder: Path) -> None:
     assert changed.returncode == 1 and "markers.separator: '<no such token>' → None" in changed.stderr
 
 
+def test_turn_ends_of_the_recipe_are_frozen_as_stop_ids(tmp_path: Path, tokenizer_folder: Path) -> None:
+    recipe = Recipe(tmp_path, tokenizer_folder, None)
+    recipe.rows([USER])
+    recipe.values["markers"] = {"turn_ends": ["<jupyter_output>", "<no such end>"]}
+    report, told = recipe.prepare()
+    assert codes(report) == ["marker-split"]
+    assert "the marker '<no such end>' (turn ends) is" in told and "no engine is asked to stop there" in told
+    (id,) = tokenizers.load(str(recipe.model)).encode(["<jupyter_output>"])[0]
+    assert yaml.safe_load((recipe.out / "run.yaml").read_text())["stop_ids"] == [2, id]
+    recipe.values["markers"] = {"turn_ends": "<jupyter_output>"}
+    changed = recipe.call("prepare")
+    assert changed.returncode == 1 and "markers.turn_ends: " in changed.stderr
+
+
 @pytest.mark.embedded
 def test_a_template_that_needs_reasoning(
     tmp_path: Path, tokenizer_folder: Path, embedded_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch

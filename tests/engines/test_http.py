@@ -348,3 +348,24 @@ def test_nobody_there() -> None:
         return caught.value
 
     assert asyncio.run(use()).advice
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_still_holds_a_closed_engine_opens_no_connection_again(kind: str) -> None:
+    calls = 0
+
+    async def handler(_: web.Request) -> web.Response:
+        nonlocal calls
+        calls += 1
+        return web.json_response({})
+
+    async def use(url: str) -> None:
+        engine = client(kind, url)
+        await engine.close()
+        for call in (engine.identify(), engine.generate(REQUEST), engine.score([1, 2], 1)):
+            with pytest.raises(TransportFault, match="is not used any more"):
+                await call
+        await engine.close()
+
+    against(handler, use)
+    assert calls == 0

@@ -5,10 +5,10 @@ import pytest
 
 from draftmill.errors import RunError, StorageError, UsageFault
 from draftmill.export.jsonl import export_jsonl
+from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
-from draftmill.ledger.settings import settings_of, write_settings
+from draftmill.ledger.settings import merged, read_settings, settings_of, write_settings
 from draftmill.recipe import Recipe
 from draftmill.records import Completion, Finish, Prompt
 
@@ -89,3 +89,15 @@ def test_what_is_unknown_is_refused(run: Path, tmp_path: Path) -> None:
         export_jsonl(run, tmp_path / "rows.jsonl", drop=("odd",))
     with pytest.raises(RunError, match="holds no run"):
         export_jsonl(tmp_path / "empty", tmp_path / "rows.jsonl")
+
+
+def test_a_dataset_that_the_recipe_has_no_more_is_written_only_by_name(run: Path, tmp_path: Path) -> None:
+    settings = read_settings(RunFolder(run))
+    assert settings
+    recipe = Recipe.model_validate({"model": "m", "engines": ["embedded"], "datasets": [{"name": "b", "source": "x"}]})
+    write_settings(RunFolder(run), merged(settings, recipe))
+    report = export_jsonl(run, tmp_path / "rows.jsonl")
+    assert report.rows == {"b": 3}
+    assert report.notes[0] == "a: is left out, since the recipe has it no more; --only a writes it"
+    named = export_jsonl(run, tmp_path / "rows.jsonl", only=("a",))
+    assert named.rows == {"a": 3} and not any("left out" in note for note in named.notes)

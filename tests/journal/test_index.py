@@ -1,5 +1,6 @@
 """The indices beside journal and prompts: never another answer than reading the files from end to end."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -9,12 +10,14 @@ from typing import IO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from draftmill.errors import StorageError
+from draftmill.ids import encode
 from draftmill.journal import index as indices
 from draftmill.journal.index import entries
 from draftmill.journal.prompts import Heads, index_of
-from draftmill.journal.reader import Entry, UnknownLine, encode, scan, scan_from
+from draftmill.journal.reader import Entry, UnknownLine, scan, scan_from
 from draftmill.journal.writer import Appender
 from draftmill.ledger.order import conversation_id
 from draftmill.records import Completion, Finish, Prompt
@@ -32,13 +35,13 @@ completions = st.builds(
     finish_reason=st.sampled_from(Finish),
     matched_stop=st.none() | st.integers(0, 9),
     cached_tokens=st.none(),
-    seconds=st.just(0.5),
+    seconds=st.sampled_from([0.0, 0.0, 0.0, 0.5]),  # 0: with the counts of its ids
     engine=st.just("http://e"),
     limit=st.integers(1, 64),
     partial=st.booleans(),
     continued=st.integers(0, 4),
     redrawn=st.booleans(),
-)
+).map(lambda c: c if c.seconds else replace(c, completion_tokens=len(c.output_ids), prompt_tokens=0 if c.turn else 3))
 HAPPENED = ["append", "tear", "repair", "truncate", "replace", "damage", "edit", "nothing"]
 lines = st.lists(
     completions.map(encode) | st.sampled_from([b"", b"{}", b"[1]", b"\xff", b'{"id":3}', b"\0" * 9]), max_size=20
@@ -74,8 +77,8 @@ def test_through_the_index_stands_what_a_scan_finds(data: st.DataObject) -> None
                     edited[data.draw(st.integers(0, len(before) - 1))] ^= 1
                     journal.write_bytes(edited)
             worth = data.draw(st.sampled_from([0, 1 << 20]))
-            assert list(entries(journal, index, worth)) == list(scan(journal))
-            assert list(entries(journal, index, worth)) == list(scan(journal))
+            assert list(entries(journal, index, worth, 60_000)) == list(scan(journal, 60_000))
+            assert list(entries(journal, index, worth, 60_000)) == list(scan(journal, 60_000))
 
 
 def line(position: int) -> bytes:
@@ -90,9 +93,9 @@ def test_what_is_indexed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.M
     assert index.exists() and len(whole) == 500
     starts: list[tuple[int, int]] = []
 
-    def noting(file: IO[bytes], offset: int, number: int) -> Iterator[tuple[Entry | UnknownLine, int]]:
+    def noting(file: IO[bytes], offset: int, number: int, size: int) -> Iterator[tuple[Entry | UnknownLine, int]]:
         starts.append((offset, number))
-        return scan_from(file, offset, number)
+        return scan_from(file, offset, number, size)
 
     monkeypatch.setattr(indices, "scan_from", noting)
     size = journal.stat().st_size
@@ -162,3 +165,27 @@ def test_prompts_are_found_by_their_index_until_they_are_others(tmp_path: Path) 
     os.utime(path, ns=(stamp, stamp))
     with pytest.raises(StorageError):
         index_of(path, index, worth=0)
+
+
+def test_prompts_that_were_sealed_are_refused_once_they_are_others(tmp_path: Path) -> None:
+    path, index, seal = tmp_path / "prompts.jsonl", tmp_path / "index", tmp_path / "prompts.sha256"
+    prompts(path, [0, 1, 2, 3])
+    index_of(path, index, worth=0, seal=seal)
+    assert not seal.exists()  # who holds no lock fixes nothing
+    index_of(path, index, worth=0, seal=seal, sealing=True)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert seal.read_text() == f"{digest}  prompts.jsonl\n"
+    assert indices.read_prompt_index(path, index)
+    whole = path.read_bytes()
+    path.write_bytes(whole)  # copied: another time, the same prompts
+    assert index_of(path, index, worth=0, seal=seal).ids.hex() == "".join(IDS[:4])
+    path.write_bytes(whole.replace(b"[1,7]", b"[1,8]"))
+    for sealing in (True, False):
+        with pytest.raises(StorageError, match=r"prompts\.jsonl: was changed since the run began"):
+            index_of(path, index, worth=0, seal=seal, sealing=sealing)
+    path.write_bytes(whole)
+    assert index_of(path, index, worth=0, seal=seal)
+    seal.write_bytes(b"\xff\xfe")
+    index.unlink()
+    with pytest.raises(StorageError, match=r"not that in .*prompts\.sha256"):
+        index_of(path, index, worth=0, seal=seal)

@@ -5,12 +5,12 @@ import msgspec
 import pytest
 
 from draftmill.errors import StorageError
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.rows import lost, refresh_rows
-from draftmill.ledger.standing import load_standing
-from draftmill.records import Completion, Finish, Prompt
+from draftmill.ledger.standing import load_standing, unreadable
+from draftmill.records import Completion, Failure, Finish, Prompt
 
 IDS = [conversation_id("b", b"%d" % i, 0) for i in range(4)]
 
@@ -97,6 +97,33 @@ def test_a_damaged_prompts_file_names_its_line(tmp_path: Path) -> None:
     folder = files(tmp_path, {})
     folder.prompts.write_bytes(folder.prompts.read_bytes()[:-30])
     with pytest.raises(StorageError, match=r"prompts.jsonl:4: is not a prompt"):
+        load_standing(folder)
+
+
+def test_a_damaged_line_is_told_with_its_place_and_its_position_is_owed_again(tmp_path: Path) -> None:
+    folder = files(tmp_path, {0: [8, 2], 1: [9, 7, 2], 3: [6, 2]})
+    folder.journal.write_bytes(folder.journal.read_bytes().replace(b"[9,7,2]", b"[9,null,2]"))
+    line = msgspec.json.encode(Failure(IDS[2], 2, 0, "prompt", "too long", 1, None, "f:1"))
+    folder.errors.write_bytes(line + b'\n{"id": 3}\n[]\n' + line[:-9])  # the torn tail is the writer's
+    standing = load_standing(folder, vocab_size=100)
+    tally = standing.tally()
+    assert (tally.counting, tally.error, tally.owed) == (2, 1, 1) and tally.adds_up() and standing.is_owed(1)
+    assert refresh_rows(folder, standing) == 2
+    assert unreadable(folder, standing) == [
+        f"{folder.journal}:2: cannot be read: Expected `int`, got `null` - at `$.output_ids[1]`; its prompt is left "
+        "out, and owed unless answered in another line",
+        f"{folder.errors}:2: cannot be read: Expected `str`, got `int` - at `$.id`; one of 2 such lines; their prompts "
+        "are left out, and owed unless answered in another line",
+    ]
+    assert load_standing(folder, vocab_size=8).tally().owed == 2  # the id 8 lies outside such a vocabulary
+
+
+def test_a_prompt_that_was_changed_after_the_run_began_is_refused(tmp_path: Path) -> None:
+    """Of the same length, so that no count shows it: the row would hold what the model never saw."""
+    folder = files(tmp_path, {0: [8, 2]})
+    load_standing(folder, seal=True)
+    folder.prompts.write_bytes(folder.prompts.read_bytes().replace(b"[10,11]", b"[10,12]"))
+    with pytest.raises(StorageError, match=r"prompts\.jsonl: was changed since the run began"):
         load_standing(folder)
 
 

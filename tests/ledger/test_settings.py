@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from draftmill.errors import RunError, StorageError
@@ -114,3 +115,24 @@ def test_what_changed_harmlessly_is_named() -> None:
     moved = merged(old, recipe(engines=["http://127.0.0.1:2", "embedded"]))
     expected = ["with engines.1", "with engines.http://127.0.0.1:2", "without engines.http://127.0.0.1:1"]
     assert harmless(old, moved) == expected
+
+
+def test_a_dataset_that_leaves_the_recipe_and_comes_back_is_told() -> None:
+    frozen = settings_of(recipe(), date="", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,))
+    without = merged(frozen, recipe(datasets=BASE["datasets"][:1]))
+    assert (without.left_out, without.recipe) == (["b"], frozen.recipe)
+    assert harmless(frozen, without) == ["datasets.b left out"]
+    again = merged(without, recipe())
+    assert again == frozen and harmless(without, again) == ["datasets.b again"]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"), [({"modell": "x"}, "recipe.model: Field required"), ([], "Expected `object`")]
+)
+def test_a_recipe_that_was_damaged_in_it_is_told(tmp_path: Path, data: Any, told: str) -> None:
+    folder = RunFolder(tmp_path)
+    frozen = settings_of(recipe(), date="", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,))
+    write_settings(folder, msgspec.structs.replace(frozen, recipe=data))
+    with pytest.raises(StorageError, match=r"run\.yaml: cannot be read: ") as caught:
+        read_settings(folder)
+    assert told in caught.value.message

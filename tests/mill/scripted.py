@@ -7,8 +7,8 @@ from typing import Any
 
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
 from draftmill.errors import EngineError
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.standing import load_standing

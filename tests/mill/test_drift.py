@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import drift as drifts

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from draftmill.mill.findings import about, together
-from draftmill.mill.prompts import Prepared
+from draftmill.mill.prepared import Prepared
 from draftmill.render.findings import Code, Finding
 from tests.render import families
 
 
 def prepared(**values: Any) -> Prepared:
-    data: dict[str, Any] = dict.fromkeys(Prepared.__struct_fields__, 0)
+    data: dict[str, Any] = {field.name: 0 for field in msgspec.structs.fields(Prepared) if field.required}
     texts = ("format", "why", "special_text_first", "longest_where", "tools_as_text_first")
     data |= dict.fromkeys(texts, "") | {"unread_reasons": [], "special_text": {}, "concerns": {}}
     return msgspec.convert(data | {"positions": 9} | values, Prepared)
@@ -38,6 +38,16 @@ def test_what_matters_to_a_dataset(family: str, report: dict[str, Any], codes: s
     found = about(prepared(**report), families.plain_model(family).dialect)
     assert {finding.code for finding in found} == codes
     assert len(found) == len(codes)
+
+
+@pytest.mark.parametrize(
+    ("history", "turns", "ends"), [("served", 3, True), ("recorded", 3, False), ("served", 1, False)]
+)
+def test_a_conversation_ends_only_where_its_answers_are_history(history: Any, turns: int, ends: bool) -> None:
+    report = prepared(concerns={"calls": 1}, most_turns=turns)
+    (found,) = about(report, families.plain_model("smollm2").dialect, history)
+    assert found.code is Code.CALLS_IGNORED and found.meaning.startswith("results stand without their calls")
+    assert ("a conversation ends" in found.meaning) is ends
 
 
 def test_each_finding_once_with_its_datasets() -> None:

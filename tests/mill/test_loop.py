@@ -8,10 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from draftmill.engines.protocol import Reply, Request
-from draftmill.errors import CapacityFault, EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
+from draftmill.engines.protocol import Identity, Load, Reply, Request
+from draftmill.errors import (
+    CapacityFault,
+    EngineError,
+    PromptFault,
+    ReplyFault,
+    SetupFault,
+    StorageError,
+    TransportFault,
+)
 from draftmill.ledger.rows import rows
 from draftmill.ledger.standing import read_failures
+from draftmill.mill import load as loads
 from draftmill.mill import seat as seats
 from draftmill.mill import work
 from draftmill.mill.call import redraw_seed
@@ -392,6 +401,85 @@ def test_a_fault_of_our_own_ends_the_run_with_its_traceback(tmp_path: Path) -> N
 
     with pytest.raises(KeyError, match="a bug"):
         run.run(ScriptedEngine(broken))
+
+
+def test_a_fault_of_our_own_in_the_loop_keeps_what_is_in_flight(tmp_path: Path) -> None:
+    run, engine = Milled(tmp_path, {"a": prompts(8)}), Growing()
+
+    def break_it(loop: Loop) -> None:
+        def broken() -> None:
+            if engine.grown >= 8:
+                raise KeyError("a bug")
+
+        loop._check_progress = broken  # type: ignore[method-assign]
+
+    with pytest.raises(KeyError, match="a bug"):
+        run.run(engine, prepare=break_it)
+    assert any(line.get("partial") for line in lines(run))
+
+
+def test_a_file_that_cannot_be_read_ends_the_run_with_its_message(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(30)})
+
+    def break_it(loop: Loop) -> None:
+        def at(position: int) -> None:
+            raise StorageError(f"prompts.jsonl:{position + 1}: is not a prompt")
+
+        loop.streams[0]._heads.at = at  # type: ignore[method-assign, assignment]
+
+    assert run.run(ScriptedEngine(), prepare=break_it) is Ending.FAILED
+    assert run.loop and run.loop.error and run.loop.error.message == "prompts.jsonl:1: is not a prompt"
+
+
+def test_a_fault_in_the_load_samples_is_told_once_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loads, "_EVERY", 0.001)
+    run = Milled(tmp_path, {"a": prompts(40)})
+
+    class Odd(ScriptedEngine):
+        samples = 0
+
+        async def load(self) -> Load:
+            self.samples += 1
+            raise TypeError("a bug")
+
+    engine = Odd(slowly)
+    assert run.run(engine) is Ending.DONE
+    assert engine.samples > 2 and run.standing().tally().counting == 40
+    ((_, subject, message),) = [what for what in run.told if what[0] == "fault"]
+    assert subject == "scripted"
+    assert message.startswith("its load could not be sampled: TypeError: a bug (test_loop.py:")
+    assert message.endswith("; the run goes on")
+
+
+def test_a_fault_in_the_writer_ends_the_run(tmp_path: Path) -> None:
+    """Nothing would ever be durable again, and the run would wait for it for ever."""
+    run = Milled(tmp_path, {"a": prompts(5)})
+
+    def break_it(loop: Loop) -> None:
+        def broken(completion: object) -> None:
+            raise KeyError("a bug")
+
+        loop.streams[0].answered = broken  # type: ignore[method-assign]
+
+    with pytest.raises(KeyError, match="a bug"):
+        run.run(ScriptedEngine(), prepare=break_it)
+
+
+def test_a_fault_in_a_probe_is_told_once_and_the_engine_is_probed_again(tmp_path: Path) -> None:
+    class Odd(ScriptedEngine):
+        probes = 0
+
+        async def identify(self) -> Identity:
+            self.probes += 1
+            if self.probes < 4:
+                raise TypeError("a bug")
+            return await super().identify()
+
+    run, engine = Milled(tmp_path, {"a": prompts(5)}), Odd(once(TransportFault("reset")))
+    assert run.run(engine, limits=Limits(patience=20, drain=0.2)) is Ending.DONE
+    assert [what for what, *_ in run.told].count("fault") == 1
 
 
 def test_every_request_carries_everything_that_shapes_its_answer(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from draftmill.journal.reader import encode
+from draftmill.ids import encode
 from draftmill.ledger.rows import refresh_rows
 from draftmill.mill.loop import Ending
 from draftmill.recipe import Dataset

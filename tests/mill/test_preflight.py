@@ -92,6 +92,7 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
         gguf=None,
         logs=tmp_path,
         tokenizer=tokenizer.load(str(tokenizer_folder)),
+        stop_ids=[2],
         texts=[],
         samplings=[Sampling()],
         voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
@@ -111,6 +112,7 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
         gguf=None,
         logs=tmp_path,
         tokenizer=tokenizer.load(str(tokenizer_folder)),
+        stop_ids=[2],
         texts=[],
         samplings=[Sampling()],
         voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
@@ -119,3 +121,32 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
     )
     with pytest.raises(RunError, match="a and c are not the same target"):  # at the next start, where c is alone
         asyncio.run(later.take(EngineSpec(url="http://c:1")))
+
+
+@pytest.mark.parametrize(("own", "told"), [([], False), ([2, 3], False), ([3], True)])
+def test_an_engine_that_does_not_end_at_a_stop_id_is_told(
+    own: list[int], told: bool, tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ending(ScriptedEngine):
+        async def own_stops(self, candidates: list[int]) -> list[int]:
+            assert 2 in candidates
+            return own
+
+    async def connect(_: EngineSpec, **__: object) -> ScriptedEngine:
+        return Ending(name="a")
+
+    monkeypatch.setattr(preflights, "connect", connect)
+    heard: list[tuple[str, str, str]] = []
+    preflight = Preflight(
+        gguf=None,
+        logs=tmp_path,
+        tokenizer=tokenizer.load(str(tokenizer_folder)),
+        stop_ids=[2],
+        texts=[],
+        samplings=[Sampling()],
+        voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
+        tell=lambda *what: heard.append(what),
+    )
+    asyncio.run(preflight.take(EngineSpec(url="http://a:1")))
+    ends = [message for kind, _, message in heard if kind == "ends"]
+    assert [message.startswith("ends no answer at '<|im_end|>' (2)") for message in ends] == [True] * told

@@ -165,3 +165,90 @@ def test_an_engine_of_another_model_is_refused_once_and_the_run_goes_on(tmp_path
 
     steer(tmp_path, world, [A], 8, during)
     assert world.asked.count(B.url or "") == 1
+
+
+def test_an_engine_that_was_taken_out_is_closed_and_may_be_put_in_again(tmp_path: Path) -> None:
+    first, again, staying = Growing(), Growing(), Growing()
+    world = World({A.url or "": first, B.url or "": staying})
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: first.grown >= 4)
+        roster.want([B])
+        await until(lambda: first.closed)
+        world.engines[A.url or ""] = again
+        roster.want([A, B])
+        await until(lambda: bool(again.requests))
+
+    steer(tmp_path, world, [A, B], 40, during)
+    assert world.kinds().count("leaves") == world.kinds().count("joins") == 1
+    assert again.closed and staying.closed
+
+
+def test_a_fault_of_our_own_about_an_engine_is_told_and_the_run_goes_on(tmp_path: Path) -> None:
+    leaving, staying = Growing(), Growing()
+    world = World({A.url or "": leaving, B.url or "": staying, "http://c:1": KeyError("a bug")})
+
+    async def broken() -> None:
+        raise KeyError("another bug")
+
+    leaving.close = broken  # type: ignore[method-assign]
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: leaving.grown >= 4)
+        roster.want([B, EngineSpec(url="http://c:1")])
+        await until(lambda: world.kinds().count("fault") == 2)
+        await asyncio.sleep(0.05)
+
+    steer(tmp_path, world, [A, B], 40, during)
+    faults = {subject: message for kind, subject, message in world.told if kind == "fault"}
+    assert faults["http://c:1"].startswith("could not be taken in: KeyError: 'a bug'")
+    assert faults["http://a:1"].startswith("could not be closed: KeyError: 'another bug'")
+    assert world.asked.count("http://c:1") == 1
+
+
+class Idle:
+    """A loop with nothing in flight."""
+
+    async def leave(self, seat: Seat) -> None:
+        seat.leave()
+
+
+def test_a_run_that_ends_while_an_engine_leaves_closes_it() -> None:
+    leaving, staying = Growing(), Growing()
+    world = World({A.url or "": leaving, B.url or "": staying})
+    hangs = asyncio.Event()
+
+    async def release(seat: Seat) -> None:
+        await hangs.wait()
+
+    async def body() -> None:
+        roster = Roster([A, B], world.take, world.tell, release)
+        await roster.open()
+        roster.want([B])
+        roster.tend(Idle())  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        await roster.close()
+
+    asyncio.run(body())
+    assert leaving.closed and staying.closed
+
+
+def test_a_start_that_is_cut_off_closes_the_engines_that_were_there_already() -> None:
+    there = ScriptedEngine()
+    world = World({A.url or "": there})
+
+    async def take(spec: EngineSpec) -> Seat:
+        if spec == B:
+            await asyncio.sleep(60)
+        return await world.take(spec)
+
+    async def body() -> None:
+        roster = Roster([A, B], take, world.tell)
+        opening = asyncio.create_task(roster.open())
+        await asyncio.sleep(0.01)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        await roster.close()
+
+    asyncio.run(body())
+    assert there.closed

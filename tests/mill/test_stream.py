@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import PromptHead
-from draftmill.journal.reader import Entry, encode
+from draftmill.journal.reader import Entry
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.standing import Standing
 from draftmill.mill.stream import Stream

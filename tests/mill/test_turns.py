@@ -13,7 +13,7 @@ import pytest
 
 from draftmill.engines.protocol import Reply, Request
 from draftmill.errors import TransportFault
-from draftmill.journal.reader import encode
+from draftmill.ids import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.rows import rows
 from draftmill.mill import seat as seats

@@ -82,6 +82,15 @@ def test_one_engine_alone_is_never_asked() -> None:
     assert alone.asked == 0 and room.told == []
 
 
+def test_one_that_goes_before_it_was_heard_binds_those_that_come_later() -> None:
+    room, gone, other = Room(), Speaker("gone"), Speaker("other", 0.5)
+    asyncio.run(room.voices.remember(gone))
+    asyncio.run(room.voices.remember(gone))
+    assert gone.asked == len(ASKED)
+    with pytest.raises(RunError, match="gone and other do not serve the same weights"):
+        room.compare(other)
+
+
 def test_the_same_weights_pass_and_each_is_asked_once() -> None:
     room, a, b, c = Room(), Speaker("a"), Speaker("b", 0.03), Speaker("c", -0.01)
     room.compare(a, b)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import Entry, encode
+from draftmill.journal.reader import Entry
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.standing import Standing
 from draftmill.mill.stream import Stream

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from draftmill.engines.protocol import Identity
+from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger.order import conversation_id
 from draftmill.plan.demand import ANSWER, PROMPT, demands
 from draftmill.plan.history import Seen, identities, loads, seen, starts

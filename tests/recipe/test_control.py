@@ -99,3 +99,15 @@ def test_its_text_reads_back(tmp_path: Path) -> None:
 def test_an_engine_keeps_what_the_recipe_says_of_it(recipe: Recipe) -> None:
     (spec,) = [s for s in Control(engines={B: {"api_key_env": "K"}}).over(recipe).engines if s.url == B]
     assert spec == EngineSpec(url=B, kind="vllm", concurrency=9, api_key_env="K")
+
+
+def test_a_server_is_the_same_by_another_of_its_names(tmp_path: Path, recipe: Recipe) -> None:
+    local = A.replace("127.0.0.1", "LocalHost")
+    now = follow(tmp_path, f"engines: {{{local}: off, embedded: off}}").over(recipe)
+    assert [spec.url for spec in now.engines] == [B]
+    control = Control(engines={A: 64})
+    assert control.engines_with({local: False}) == {local: False}
+    assert control.engines_with({B: True}) == {A: 64, B: True}
+    with pytest.raises(RecipeError, match="cannot be followed") as caught:
+        follow(tmp_path, f"engines: {{{local}: on, {A}: off}}")
+    assert f"{local} and {A} are the same server" in " ".join(caught.value.faults)

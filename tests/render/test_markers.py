@@ -33,6 +33,7 @@ def test_the_markers_of_a_family(name: str) -> None:
     first = markers.id(Role.SECTION_OPEN) or markers.id(Role.CALL_OPEN)
     assert (first, markers.id(Role.CALL_CLOSE)) == (calls or (None, None))
     assert (markers.turn_ends, markers.stops) == (ends, stops)
+    assert markers.stop_ids == tuple(sorted(ends | stops))
     assert all(FIXTURES[name].markers[text] == id for id, text in markers.texts.items())
     assert markers.thinks is (thinking is not None or name == "gpt-oss")
     assert markers.calls is (body is not None)
@@ -174,6 +175,7 @@ def test_a_person_starts_from_a_known_family() -> None:
     assert markers.body is Body.KIMI
     assert markers.roles == {22: Role.CALL_OPEN, 23: Role.CALL_CLOSE, 24: Role.CALL_SEPARATOR}
     assert markers.turn_ends == {0, 2}  # what the person says, and what the template writes
+    assert markers.stop_ids == (0, 2)
     with pytest.raises(RenderError, match="no family of markers 'kimmi'") as caught:
         families.made(CUSTOM, Custom(family="kimmi"))
     assert "kimi" in caught.value.advice
@@ -184,3 +186,26 @@ def test_a_person_names_what_is_no_token() -> None:
     told = [f.message.split("'")[1] for f in dialect.findings if f.code == "marker-split"]
     assert sorted(told) == ["</mind>", "</nothing>", "<mind>"]
     assert dialect.markers.roles == {22: Role.CALL_OPEN}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<no such end>", "the marker '<no such end>' (turn ends) is"),
+        ("</c>", "the marker '</c>' (tool call ends) cannot end a turn as well"),
+    ],
+)
+def test_a_turn_end_that_no_engine_can_stop_at_is_told(text: str, why: str) -> None:
+    custom = Custom(call=("<c>", "</c>"), turn_ends=(text,)) if text == "</c>" else Custom(turn_ends=(text,))
+    dialect = families.made(CUSTOM, custom).dialect
+    (told,) = [f for f in dialect.findings if f.code == "marker-split"]
+    assert told.message.startswith(why) and "no engine is asked to stop there" in told.meaning
+    assert told.concern is Concern.ALL and told.advice
+    assert dialect.markers.stop_ids == (2,)
+
+
+def test_a_turn_end_that_the_template_writes_and_the_vocabulary_lacks_is_told() -> None:
+    """A ChatML template on a vocabulary without its tokens: every answer would run to its limit."""
+    fixture = without("qwen3", "<|im_end|>")._replace(stops=("<|endoftext|>",))
+    told = [f.message for f in families.made(fixture).dialect.findings if f.code == "marker-split"]
+    assert len(told) == 1 and told[0].startswith("the marker '<|im_end|>' (turn ends) is ")

@@ -43,6 +43,22 @@ def test_golden_rows(row: dict[str, Any], messages: list[Message]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("row", "answers"),
+    [
+        ({"instruction": "Sort.", "input": "3 1 2", "output": "1 2 3"}, ["1 2 3"]),
+        ({"instruction": "Sort.", "output": "<think>\nHm.\n</think>\n\n1 2 3"}, ["1 2 3"]),
+        ({"instruction": "Sort.", "instances": [{"input": "2 1", "output": "1 2"}, {"output": "x"}]}, ["1 2"]),
+        ({"instruction": "Sort.", "input": "", "output": " "}, []),
+        ({"instruction": "Sort.", "input": "", "output": None}, []),
+        ({"instruction": "Sort.", "input": "", "output": ["1"]}, []),
+        ({"instruction": "Sort.", "input": "3 1 2"}, []),
+    ],
+)
+def test_the_output_is_the_recorded_answer(row: dict[str, Any], answers: list[str]) -> None:
+    assert alpaca.read(row).later == [assistant(text) for text in answers]
+
+
+@pytest.mark.parametrize(
     ("row", "reason"),
     [
         ({"instruction": "a"}, "no column 'input', 'output', 'instances' beside 'instruction'"),

@@ -4,7 +4,7 @@ import pytest
 
 from draftmill.sources import opencodeinstruct
 from draftmill.sources.fault import RowFault
-from tests.sources.talk import user
+from tests.sources.talk import assistant, user
 
 SHAPE = {
     "id": "9",
@@ -47,3 +47,7 @@ def test_faults(row: dict[str, Any], reason: str) -> None:
     with pytest.raises(RowFault) as caught:
         opencodeinstruct.read(row)
     assert caught.value.reason.startswith(reason)
+
+
+def test_the_output_is_the_recorded_answer() -> None:
+    assert opencodeinstruct.read({**SHAPE, "input": "Add."}).later == [assistant(SHAPE["output"])]

@@ -4,6 +4,7 @@ import pytest
 
 from draftmill.sources import prompt
 from draftmill.sources.fault import RowFault
+from tests.sources.talk import assistant, user
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,19 @@ def test_faults(row: dict[str, Any], column: str | None, reason: str) -> None:
     with pytest.raises(RowFault) as caught:
         prompt.read(row, column)
     assert caught.value.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("row", "answers"),
+    [
+        ({"prompt": "a", "response": "b", "answer": "c"}, ["b"]),
+        ({"question": "a", "answer": "b"}, ["b"]),
+        ({"prompt": "a", "completion": " ", "output": "c"}, ["c"]),
+        ({"prompt": "a", "response": {"text": "b"}}, []),
+        ({"prompt": "a"}, []),
+    ],
+)
+def test_the_answer_beside_it_is_recorded_and_not_sent(row: dict[str, Any], answers: list[str]) -> None:
+    read = prompt.read(row)
+    assert read.prompt.messages == [user("a")]
+    assert read.later == [assistant(text) for text in answers]

@@ -46,7 +46,7 @@ def turns(*pairs: tuple[str, str]) -> list[dict[str, str]]:
                 "solution": "```python\n```",
             },
             [user("Add.")],
-            [],
+            [assistant("```python\n```")],
         ),
         (  # OpenR1: messages beside the columns
             {
@@ -60,7 +60,7 @@ def turns(*pairs: tuple[str, str]) -> list[dict[str, str]]:
         (  # Alpaca's columns; the opening mark stood in the prompt of its time
             {"instruction": "Add.", "input": "2 2", "output": "Hm.\n</think>\n\n4"},
             [user("Add.\n\n2 2")],
-            [],
+            [assistant("4")],
         ),
         (  # thinking that never ended leaves no answer, which matters only in a history
             {"conversations": turns(("user", "2+2?"), ("assistant", "<think>\nHm. Hm."))},

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from draftmill import __version__
-from draftmill.cli import control, drift, export, init, plan, prepare, quickstart, run
+from draftmill.cli import adopt, control, drift, export, init, plan, prepare, quickstart, run
 from draftmill.cli.console import say_error
 from draftmill.errors import DraftmillError, StorageError
 
@@ -22,6 +22,7 @@ app.command()(quickstart.quickstart)
 app.command()(init.init)
 app.command()(plan.plan)
 app.command()(prepare.prepare)
+app.command()(adopt.adopt)
 app.command()(run.run)
 app.command()(control.control)
 app.command()(drift.drift)

@@ -1,9 +1,12 @@
 """``draftmill control``: change a run while it is on, through the control file in its folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from draftmill.recipe import Wish
 
 
 def control(
@@ -45,13 +48,18 @@ def control(
     recipe = Recipe.model_validate(settings.recipe)
     file = ControlFile(folder.control)
     before = Control() if clear else file.read()
-    engines = dict.fromkeys(no_engine or (), False) | dict(map(_engine, engine or ()))
+    engines: dict[str, Wish] = dict.fromkeys(no_engine or (), False)
+    engines |= dict(map(_engine, engine or ()))
     data = before.model_dump() | ({} if pause is None else {"pause": pause})
     data["concurrency"] = before.concurrency | _by_name(concurrency, list(recipe.lanes))
     data["budgets"] = before.budgets | _by_name(budget, [dataset.name for dataset in recipe.datasets])
-    data["engines"] = before.engines | engines
+    data["engines"] = before.engines_with(engines)
     now = check_control(data, "control")
-    now.over(recipe)
+    after = now.over(recipe)
+    for url in no_engine or ():
+        if not before.knows(url, recipe):
+            there = ", ".join(spec.url or "embedded" for spec in before.over(recipe).engines)
+            raise UsageFault(f"--no-engine {url}: the run has no such engine; it has {there or 'none'}")
     if now != before or clear:
         file.write(now)
     held = is_held(folder.lock)
@@ -59,20 +67,22 @@ def control(
         label("control", line)
     if now == Control():
         label("control", "nothing but what the recipe says")
+    if not after.engines:
+        label("control", "no engine is left: nothing is generated until one is put in", style="yellow")
     label("run", "is on and follows within a second or two" if held else "is not on: this holds from its next start")
 
 
 def _by_name(text: str | None, names: list[str]) -> dict[str, object]:
     """``64`` for all, or ``short=150,long=32``."""
-    parts = [part.strip().rpartition("=") for part in text.split(",")] if text else []
+    parts = [] if text is None else [part.strip().rpartition("=") for part in text.split(",")]
     given = [(name.strip(), _number(value)) for name, _, value in parts]
     return {name: value for target, value in given for name in ([target] if target else names)}
 
 
-def _engine(text: str) -> tuple[str, object]:
+def _engine(text: str) -> "tuple[str, Wish]":
     url, equals, value = text.partition("=")
     return (url, _number(value)) if equals else (text, True)
 
 
-def _number(text: str) -> object:
+def _number(text: str) -> int | str:
     return int(text) if text.strip().isdecimal() else text.strip()

@@ -61,6 +61,7 @@ def drift(
         judged = judging.run(Path(data), only=tuple(only or ()), sample=most, tell=progress)
     else:
         _refuse(["--only"] if only else [], "it names a dataset of a run")
+        _refuse_no_data(data)
         if model is None:
             raise typer.BadParameter("is needed for a dataset; only a run has its own", param_hint="--model")
         variables = _variables(template or [])
@@ -135,6 +136,17 @@ def _show_example(example: "Example") -> None:
     if example.generated:
         label("", f"  generated  {example.generated!r}", style="dim")
     label("", f"  rendered   {example.rendered!r}", style="dim")
+
+
+def _refuse_no_data(data: str) -> None:
+    """What is neither a run nor a dataset, before anything else is asked for."""
+    from draftmill.errors import RunError, UsageFault
+
+    if data and Path(data).is_dir():
+        advice = f"give the folder that `draftmill run` made, or files, for example {data.rstrip('/')}/*.jsonl"
+        raise RunError(f"{data}: holds no run (no run.yaml)", advice)
+    if not data or not (data.startswith("hf:") or Path(data).expanduser().exists() or set(data) & set("*?[")):
+        raise UsageFault(f"{data or repr(data)}: no such file or folder", "give a run's folder or a dataset")
 
 
 def _refuse(options: list[str], why: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from draftmill import ids
 from draftmill.engines import faults
-from draftmill.errors import EngineError, SetupFault
+from draftmill.errors import EngineError, SetupFault, TransportFault
 
 T = TypeVar("T")
 
@@ -25,7 +25,9 @@ CONNECT_SECONDS = 60.0  # for one TCP connect, once it is its turn
 # Connections are kept between two calls for less time than any server keeps an idle one, so that a request never meets
 # its close: uvicorn, which SGLang and vLLM run on, waits 5 s. llama.cpp's server may close at once: none is kept there.
 KEPT_SECONDS = {"sglang": 2.0, "vllm": 2.0}
-STREAM_BYTES = 1 << 16  # that wait unread of one stream until its server is held back: there may be thousands
+# That wait unread of one connection until its server is held back. A client that is short of CPU reads all that has
+# come on each of thousands of them before it looks at any.
+STREAM_BYTES = 1 << 14
 END_SECONDS = 1.0  # for the end of a stream behind its last event
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
@@ -43,6 +45,7 @@ class Http:
         self._key = key
         self._generating: aiohttp.ClientSession | None = None
         self._controlling: aiohttp.ClientSession | None = None
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"Http({self.engine} at {self.name})"
@@ -56,16 +59,16 @@ class Http:
 
     async def post(self, path: str, body: Mapping[str, Any], reply: type[T], patient: bool = False) -> T:
         """Send JSON. ``patient`` waits as long as the server takes."""
-        return self._decode(await self._call("POST", path, msgspec.json.encode(body), patient), reply)
+        return self._decode(await self._call("POST", path, ids.encode(body), patient), reply)
 
     async def send(self, path: str, body: Mapping[str, Any]) -> None:
         """A control call whose answer says nothing."""
-        await self._call("POST", path, msgspec.json.encode(body), patient=False)
+        await self._call("POST", path, ids.encode(body), patient=False)
 
     async def stream(self, path: str, body: Mapping[str, Any], hear: Callable[[bytes], bool]) -> None:
         """Send JSON and give ``hear`` the server-sent events of the answer as they come, until it says that one was the
         last. Waits as long as the server takes."""
-        data, hearing = msgspec.json.encode(body), False
+        data, hearing = ids.encode(body), False
         try:
             call = self._session(True).post(
                 self.url + path, data=data, allow_redirects=False, read_bufsize=STREAM_BYTES
@@ -74,9 +77,10 @@ class Http:
                 if response.status != 200:
                     said = self._clean(await response.read())
                     raise faults.of_status(self.engine, self.name, response.status, said)
-                lines, piece = _Lines(), b" "
-                while piece:
+                lines, ended = _Lines(), False
+                while not ended:
                     piece = await response.content.readany()
+                    ended = not piece
                     for line in lines.of(piece or b"\n"):
                         if not line.startswith(b"data:") or (said := line[5:].strip()) == b"[DONE]":
                             continue
@@ -86,7 +90,7 @@ class Http:
                         if last:
                             await _read_to_end(response)
                             return
-                    line = said = b""  # not kept while it waits for the next: they may be large
+                    piece = line = said = b""  # not kept while it waits for the next: there may be thousands
         except EngineError:
             raise
         except Exception as error:  # as in _send
@@ -99,6 +103,8 @@ class Http:
         return await self._send("GET", path, None, patient=False)
 
     async def close(self) -> None:
+        """For good: a call that comes later, of somebody who still holds the engine, must not open a session again."""
+        self._closed = True
         for session in (self._generating, self._controlling):
             if session is not None:
                 await session.close()
@@ -144,6 +150,8 @@ class Http:
 
     def _session(self, patient: bool) -> aiohttp.ClientSession:
         session = self._generating if patient else self._controlling
+        if self._closed:
+            raise TransportFault(f"{self.name}: is not used any more: its connections are closed")
         if session is None:
             headers = {"Content-Type": "application/json"}
             if self._key:
@@ -211,6 +219,7 @@ def _socket(address: Any) -> socket.socket:
     family, kind, protocol, _, _ = address
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STREAM_BYTES)
     for option, value in _KEEPALIVE.items():
         if hasattr(socket, option):  # macOS calls the first one otherwise
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -19,7 +19,7 @@ class Request(msgspec.Struct, frozen=True):
     answer, as near as the server can.
     """
 
-    prompt_ids: list[int]
+    prompt_ids: Sequence[int]
     limit: int
     sampling: Sampling
     stop_ids: tuple[int, ...]

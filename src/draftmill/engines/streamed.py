@@ -9,7 +9,7 @@ from array import array
 
 from draftmill.errors import ReplyFault
 
-FIRST_INTERVAL = 16  # tokens between two events, while nothing is known of a server's speed
+FIRST_INTERVAL = 32  # tokens between two events, while nothing is known of a server's speed
 _MEMORY = 1 - 1 / 256  # of the speed, an event: the last few hundred count, so that it follows the load within seconds
 
 _KEY = b'"output_ids":['  # no string can hold it, since there a backslash stands before every quote

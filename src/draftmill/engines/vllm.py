@@ -235,7 +235,7 @@ class VLLM:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _complete(self, ids: list[int], parameters: dict[str, Any]) -> _Reply:
+    async def _complete(self, ids: Sequence[int], parameters: dict[str, Any]) -> _Reply:
         if self._model is None:
             self._model = (await self._served()).id
         body = {"model": self._model, "prompt": ids, **parameters}
@@ -244,7 +244,7 @@ class VLLM:
             raise ReplyFault(f"{self.name}: {len(reply.choices)} answers where one was asked for")
         return reply
 
-    async def _stream(self, call: "_Call", ids: list[int], parameters: dict[str, Any]) -> _Answer:
+    async def _stream(self, call: "_Call", ids: Sequence[int], parameters: dict[str, Any]) -> _Answer:
         if self._model is None:
             self._model = (await self._served()).id
         streaming = {"stream": True, "stream_options": {"include_usage": True}}

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 
 from draftmill.errors import RunError, StorageError, UsageFault
+from draftmill.ids import encode
 from draftmill.journal.files import disk_advice, replacing
-from draftmill.journal.folder import RunFolder
-from draftmill.journal.reader import encode
+from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.ledger.rows import rows
 from draftmill.ledger.settings import read_settings
-from draftmill.ledger.standing import Standing, load_standing
+from draftmill.ledger.standing import Standing, load_standing, unreadable
 from draftmill.recipe import Recipe
 from draftmill.records import Finish, Row
 
@@ -36,6 +36,8 @@ class Exported(msgspec.Struct, frozen=True):
 def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Exported:
     """Write the counting rows of a run's datasets into one file, whole or not at all.
 
+    They are those that its recipe still has, or ``only`` these.
+
     Raises UsageFault for a target that must not be overwritten and for an unknown dataset or filter, RunError where
     there is no run, or not one row.
     """
@@ -45,24 +47,33 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
     if settings is None:
         raise RunError(f"{run}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
     recipe = Recipe.model_validate(settings.recipe)
-    names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
-    _refuse_unknown("dataset", only, names)
+    there = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
+    _refuse_unknown("dataset", only, there)
+    names = only or tuple(name for name in there if name not in settings.left_out)
     _refuse_unknown("filter", drop, list(FILTERS))
     written: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
-    notes: list[str] = []
+    notes = [
+        f"{name}: is left out, since the recipe has it no more; --only {name} writes it"
+        for name in settings.left_out
+        if name in there and not only
+    ]
     supervised = 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{target}: cannot be written: {error.strerror or error}", disk_advice(error)) from error
     with replacing(target) as temporary, temporary.open("wb", buffering=1 << 20) as file:
-        for name in only or names:
+        for name in names:
             dataset, files = recipe.dataset(name), folder.dataset(name)
             standing = load_standing(
-                files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts
+                files,
+                samples=dataset.samples,
+                budget=dataset.budget,
+                counts=dataset.budget_counts,
+                vocab_size=settings.vocab_size,
             )
-            notes += _notes(name, standing)
+            notes += _notes(name, files, standing)
             for row in rows(files, standing):
                 if reason := _left_out(row, drop):
                     dropped[reason] += 1
@@ -86,12 +97,9 @@ def _refuse_target(run: Path, target: Path) -> None:
         raise UsageFault(f"--to {target}: lies among the run's own files", f"{run / 'export'} is free for exports")
 
 
-def _notes(name: str, standing: Standing) -> list[str]:
-    tally = standing.tally()
-    notes = [f"{name}: {tally.owed} prompts are still owed"] if tally.owed else []
-    if standing.unknown_lines:
-        notes.append(f"{name}: {len(standing.unknown_lines)} lines of the journal are not understood and left out")
-    return notes
+def _notes(name: str, files: DatasetFolder, standing: Standing) -> list[str]:
+    owed = standing.tally().owed
+    return ([f"{name}: {owed} prompts are still owed"] if owed else []) + unreadable(files, standing)
 
 
 def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:

@@ -13,6 +13,7 @@ class DatasetFolder:
         self.name = path.name
         self.prompts = path / "prompts.jsonl"
         self.prompts_index = path / "prompts.index"
+        self.prompts_seal = path / "prompts.sha256"
         self.prepared = path / "prepared.json"
         self.unread = path / "unread.jsonl"
         self.journal = path / "raw_responses.jsonl"
@@ -47,6 +48,11 @@ class RunFolder:
 
     def dataset(self, name: str) -> DatasetFolder:
         return DatasetFolder(self.path / name)
+
+    def begun(self) -> list[DatasetFolder]:
+        """The datasets that have prompts, or answers to prompts that are gone, by name."""
+        files = (*self.path.glob("*/prompts.jsonl"), *self.path.glob("*/raw_responses.jsonl"))
+        return [DatasetFolder(folder) for folder in sorted({file.parent for file in files})]
 
     def datasets(self) -> list[DatasetFolder]:
         """The datasets that have been prepared here, by name."""

@@ -17,11 +17,11 @@ from typing import IO
 
 from draftmill.errors import StorageError
 from draftmill.journal.files import replacing
-from draftmill.journal.reader import Entry, UnknownLine, read_line, scan_from
+from draftmill.journal.reader import LARGEST, Entry, UnknownLine, read_line, scan_from
 from draftmill.records import Ended, Finish
 
 _HEADER = Struct("<8s2Q32sI")  # kind and version, records, bytes of the file that they stand for, its digest, checksum
-_JOURNAL, _PROMPTS = b"dmjourn2", b"dmpromp2"
+_JOURNAL, _PROMPTS = b"dmjourn3", b"dmpromp2"
 # id, offset, position, turn, prompt tokens, completion tokens, limit, continued, finish and flags, why it ended
 _RECORD = Struct("<16sQ6I2B")
 _FINISHES, _ENDED = tuple(Finish), (None, *Ended)
@@ -33,7 +33,7 @@ WORTH = 1 << 18  # bytes of a file below which no index is written
 _GROWTH = 16  # an index is written again when a 16th of the journal is not in it
 
 
-def entries(journal: Path, index: Path, worth: int = WORTH) -> Iterator[Entry | UnknownLine]:
+def entries(journal: Path, index: Path, worth: int = WORTH, vocab_size: int = LARGEST) -> Iterator[Entry | UnknownLine]:
     """What ``scan`` gives, through the index as far as it reaches. The index is renewed where that is worth it."""
     if not journal.exists():
         return
@@ -43,8 +43,8 @@ def entries(journal: Path, index: Path, worth: int = WORTH) -> Iterator[Entry | 
         indexed: Iterator[bytes] = _chunks(index, count) if count else iter(())
         old = chain.from_iterable(map(_RECORD.iter_unpack, indexed))
         for number, record in enumerate(old, start=1):
-            yield _entry(record) if not record[8] & _LOOK else read_line(file, record[1], number)
-        rest = scan_from(file, covered, count + 1)
+            yield _entry(record) if not record[8] & _LOOK else read_line(file, record[1], number, vocab_size)
+        rest = scan_from(file, covered, count + 1, vocab_size)
         if size - covered < max(worth, size // _GROWTH if covered else 0, 1):
             yield from (entry for entry, _ in rest)
             return

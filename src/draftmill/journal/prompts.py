@@ -1,5 +1,6 @@
 """Read ``prompts.jsonl``: the prompts of one dataset, in position order, one line each."""
 
+import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,11 +8,15 @@ from typing import IO, TypeVar
 
 import msgspec
 
+from draftmill import ids
 from draftmill.errors import StorageError
+from draftmill.journal.files import replacing
 from draftmill.journal.index import WORTH, PromptIndex, read_prompt_index, write_prompt_index
 from draftmill.records import Message, Tool, Turn
 
 T = TypeVar("T")
+
+_RESTORE = "the prompts decide what every answer belongs to: restore the file, or start a new run"
 
 
 class PromptHead(msgspec.Struct, frozen=True):
@@ -20,7 +25,7 @@ class PromptHead(msgspec.Struct, frozen=True):
     id: str
     position: int
     lane: str
-    prompt_ids: list[int]
+    prompt_ids: Sequence[int]
     where: str = ""
     turn: int = 0
     fault: str = ""
@@ -55,13 +60,26 @@ class PromptTurns(msgspec.Struct, frozen=True):
     later: list[Turn] = []
 
 
-_head = msgspec.json.Decoder(PromptHead)
+class _Head(msgspec.Struct, frozen=True):
+    """A prompt's head whose ids are left as they stand: thousands are held at once, as long as they are in flight."""
+
+    id: str
+    position: int
+    lane: str
+    prompt_ids: msgspec.Raw
+    where: str = ""
+    turn: int = 0
+    fault: str = ""
+    loss_mask: list[int] | None = None
+
+
+_head = msgspec.json.Decoder(_Head)
 _turns = msgspec.json.Decoder(PromptTurns)
 
 
 def read_heads(path: Path) -> Iterator[PromptHead]:
     """Every prompt of a dataset without its messages."""
-    return _read(path, _head)
+    return _read(path, msgspec.json.Decoder(PromptHead))
 
 
 def read_ids(path: Path) -> Iterator[PromptId]:
@@ -69,11 +87,19 @@ def read_ids(path: Path) -> Iterator[PromptId]:
     return _read(path, msgspec.json.Decoder(PromptId))
 
 
-def index_of(path: Path, index: Path, worth: int = WORTH) -> PromptIndex:
-    """The ids of a dataset's prompts and their places. Raises StorageError where positions do not follow each other."""
-    if found := read_prompt_index(path, index):
+def index_of(
+    path: Path, index: Path, worth: int = WORTH, seal: Path | None = None, sealing: bool = False
+) -> PromptIndex:
+    """The ids of a dataset's prompts and their places. Raises StorageError where positions do not follow each other.
+
+    ``seal`` holds the SHA-256 of the file as a run first found it, so that nothing changed in it becomes another row;
+    ``sealing`` writes it where there is none. An index stands for a file that was held against its seal.
+    """
+    sealed = _sealed(seal)
+    if (sealed or not sealing) and (found := read_prompt_index(path, index)):
         return found
-    ids, offsets, offset = bytearray(), array("q"), 0
+    hash = hashlib.sha256()
+    known, offsets, offset = bytearray(), array("q"), 0
     tokens, supervised = array("I"), array("I")
     decoder = msgspec.json.Decoder(PromptId)
     with path.open("rb") as file:
@@ -81,15 +107,40 @@ def index_of(path: Path, index: Path, worth: int = WORTH) -> PromptIndex:
             prompt = _decoded(decoder, line, path, number + 1)
             if prompt.position != number:
                 raise StorageError(f"{path}:{number + 1}: position {prompt.position} stands where {number} belongs")
-            ids += bytes.fromhex(prompt.id)
+            known += bytes.fromhex(prompt.id)
             offsets.append(offset)
             offset += len(line)
+            hash.update(line)
             tokens.append(len(prompt.loss_mask or ()))
             supervised.append(sum(prompt.loss_mask or ()))
+    if sealed and sealed != hash.hexdigest():
+        changed = f"{path}: was changed since the run began: its SHA-256 is not that in {seal}"
+        raise StorageError(changed, _RESTORE)
+    if seal and sealing and not sealed:
+        _write_seal(seal, hash.hexdigest(), path.name)
     passed = any(tokens)
-    made = PromptIndex(bytes(ids), offsets, tokens if passed else None, supervised if passed else None)
+    made = PromptIndex(bytes(known), offsets, tokens if passed else None, supervised if passed else None)
     write_prompt_index(path, index, made, worth)
     return made
+
+
+def _sealed(seal: Path | None) -> str:
+    """What a seal says, or "" where there is none."""
+    try:
+        return seal.read_text().partition(" ")[0] if seal else ""
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        return "damaged"
+
+
+def _write_seal(seal: Path, digest: str, name: str) -> None:
+    """As sha256sum writes and checks it. One that cannot be written is done without."""
+    try:
+        with replacing(seal) as temporary:
+            temporary.write_text(f"{digest}  {name}\n")
+    except StorageError:
+        pass
 
 
 class Heads:
@@ -113,7 +164,15 @@ class Heads:
             for _ in range(self._next, position):
                 self._file.readline()
         self._next = position + 1
-        return _decoded(_head, self._file.readline(), self._path, position + 1)
+        line, number = self._file.readline(), position + 1
+        head = _decoded(_head, line, self._path, number)
+        try:
+            prompt_ids = ids.read(bytes(head.prompt_ids))
+        except msgspec.DecodeError as error:
+            raise _no_prompt(self._path, number, error) from None
+        return PromptHead(
+            head.id, head.position, head.lane, prompt_ids, head.where, head.turn, head.fault, head.loss_mask
+        )
 
     def turns_at(self, position: int) -> PromptTurns:
         """The whole conversation at a position."""
@@ -147,5 +206,8 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", line: bytes, path: Path, number
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        advice = "the prompts decide what every answer belongs to: restore the file, or start a new run"
-        raise StorageError(f"{path}:{number}: is not a prompt: {error}", advice) from None
+        raise _no_prompt(path, number, error) from None
+
+
+def _no_prompt(path: Path, number: int, error: msgspec.DecodeError) -> StorageError:
+    return StorageError(f"{path}:{number}: is not a prompt: {error}", _RESTORE)

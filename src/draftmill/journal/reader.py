@@ -1,13 +1,13 @@
 """Read the journal of one dataset: what stands in it, line by line, without holding the ids."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated, Generic, TypeVar
 
 import msgspec
 
 from draftmill.errors import StorageError
-from draftmill.ids import as_json
 from draftmill.records import Completion, Ended, Finish
 
 
@@ -36,24 +36,57 @@ class UnknownLine(msgspec.Struct, frozen=True):
     reason: str
 
 
-_entry = msgspec.json.Decoder(Entry)
+LARGEST = 1 << 32  # above every id, count and limit
+Natural = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST)]
+Id = TypeVar("Id")
+
+
+class _Line(msgspec.Struct, Generic[Id], frozen=True):
+    """A whole line, so that nothing is taken for an answer whose ids could not become a row."""
+
+    id: str
+    position: Natural
+    turn: Natural
+    prompt_tokens: Natural
+    completion_tokens: Natural
+    finish_reason: Finish
+    limit: Natural
+    output_ids: list[Id]
+    partial: bool = False
+    continued: Natural = 0
+    redrawn: bool = False
+    more: bool = False
+    ended: Ended | None = None
+    prompt_ids: list[Id] = []
+
+
 _completion = msgspec.json.Decoder(Completion)
-encode = msgspec.json.Encoder(enc_hook=as_json).encode
+# its index said otherwise: only a large file that was changed in the middle, to the same size, comes here
+_ADVICE = "restore it, or delete raw_responses.index beside it: the line is then told and its prompt owed again"
 
 
-def scan(path: Path) -> Iterator[Entry | UnknownLine]:
+@lru_cache
+def _decoder(vocab_size: int) -> "msgspec.json.Decoder[_Line[int]]":
+    kind = Annotated[int, msgspec.Meta(ge=0, lt=vocab_size)]
+    return msgspec.json.Decoder(_Line[kind])
+
+
+def scan(path: Path, vocab_size: int = LARGEST) -> Iterator[Entry | UnknownLine]:
     """Every whole line of a journal, in file order. A torn last line is left out: the writer cuts it off.
 
-    One that lacks its newline alone is whole: the writer gives it one, so it must not be owed in the meantime.
+    One that lacks its newline alone is whole: the writer gives it one, so it must not be owed in the meantime. One with
+    ids that are none of the vocabulary's, or not so many as it says, is no answer.
     """
     if not path.exists():
         return
     with path.open("rb") as file:
-        for entry, _ in scan_from(file, 0, 1):
+        for entry, _ in scan_from(file, 0, 1, vocab_size):
             yield entry
 
 
-def scan_from(file: IO[bytes], offset: int, number: int) -> Iterator[tuple[Entry | UnknownLine, int]]:
+def scan_from(
+    file: IO[bytes], offset: int, number: int, vocab_size: int = LARGEST
+) -> Iterator[tuple[Entry | UnknownLine, int]]:
     """Every whole line from an offset on, the first of them the ``number``-th, each with the offset of its end.
 
     A last line without its newline has not ended yet: it comes with the offset of its start.
@@ -62,22 +95,41 @@ def scan_from(file: IO[bytes], offset: int, number: int) -> Iterator[tuple[Entry
     for each, line in enumerate(file, start=number):
         if not line.endswith(b"\n"):
             if is_object(line):
-                yield _read(line, offset, each), offset
+                yield _read(line, offset, each, vocab_size), offset
             return
-        yield _read(line, offset, each), (offset := offset + len(line))
+        yield _read(line, offset, each, vocab_size), (offset := offset + len(line))
 
 
-def read_line(file: IO[bytes], offset: int, number: int) -> Entry | UnknownLine:
+def read_line(file: IO[bytes], offset: int, number: int, vocab_size: int = LARGEST) -> Entry | UnknownLine:
     """The one line at an offset, the ``number``-th of the file."""
     file.seek(offset)
-    return _read(file.readline(), offset, number)
+    return _read(file.readline(), offset, number, vocab_size)
 
 
-def _read(line: bytes, offset: int, number: int) -> Entry | UnknownLine:
+def _read(line: bytes, offset: int, number: int, vocab_size: int) -> Entry | UnknownLine:
     try:
-        return msgspec.structs.replace(_entry.decode(line), offset=offset)
+        read = _decoder(vocab_size).decode(line)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         return UnknownLine(number, str(error))
+    if read.completion_tokens != len(read.output_ids):
+        return UnknownLine(number, f"holds {len(read.output_ids)} ids and says {read.completion_tokens}")
+    if read.turn and not read.partial and read.prompt_tokens != len(read.prompt_ids):
+        return UnknownLine(number, f"holds {len(read.prompt_ids)} prompt ids and says {read.prompt_tokens}")
+    return Entry(
+        read.id,
+        read.position,
+        read.turn,
+        read.prompt_tokens,
+        read.completion_tokens,
+        read.finish_reason,
+        read.limit,
+        read.partial,
+        read.continued,
+        read.redrawn,
+        read.more,
+        read.ended,
+        offset,
+    )
 
 
 def is_object(line: bytes) -> bool:
@@ -103,6 +155,10 @@ def completion_at(file: IO[bytes], offset: int) -> Completion:
     file.seek(offset)
     line = file.readline()
     try:
-        return _completion.decode(line)
+        found = _completion.decode(line)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise StorageError(f"{file.name}: no completion at byte {offset}: {error}") from None
+        raise StorageError(f"{file.name}: no completion at byte {offset}: {error}", _ADVICE) from None
+    if found.completion_tokens != len(found.output_ids):
+        what = f"holds {len(found.output_ids)} ids and says {found.completion_tokens}"
+        raise StorageError(f"{file.name}: the completion at byte {offset} {what}", _ADVICE)
+    return found

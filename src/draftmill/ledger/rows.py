@@ -10,10 +10,11 @@ from typing import IO
 import msgspec
 
 from draftmill.errors import StorageError
+from draftmill.ids import encode
 from draftmill.journal.files import replacing
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import PromptHead, read_heads
-from draftmill.journal.reader import completion_at, encode
+from draftmill.journal.reader import completion_at
 from draftmill.ledger.standing import Standing
 from draftmill.records import Completion, Row
 
@@ -25,12 +26,13 @@ def row(dataset: str, prompt: PromptHead, completion: Completion) -> Row:
     """
     prompt_ids = completion.prompt_ids if completion.turn else prompt.prompt_ids
     if completion.id != prompt.id or completion.prompt_tokens != len(prompt_ids):
+        counts = f"it was generated behind {completion.prompt_tokens} tokens, the prompt has {len(prompt_ids)}"
         raise StorageError(
-            f"dataset {dataset}: the completion of position {completion.position} does not belong to its prompt",
-            "the prompts or the journal were changed by hand; restore them, or start a new run",
+            f"dataset {dataset}: the completion of position {prompt.position} does not belong to its prompt: {counts}",
+            "prompts or journal were changed: restore them, or take that line out of the journal to draw it again",
         )
     return Row(
-        input_ids=prompt_ids + completion.output_ids,
+        input_ids=[*prompt_ids, *completion.output_ids],
         loss_mask=[0] * len(prompt_ids) + [1] * len(completion.output_ids),
         id=prompt.id,
         position=prompt.position,
@@ -51,7 +53,7 @@ def passed(dataset: str, prompt: PromptHead) -> Row:
             "the prompts were changed by hand; restore them, or start a new run",
         )
     return Row(
-        input_ids=prompt.prompt_ids,
+        input_ids=list(prompt.prompt_ids),
         loss_mask=mask,
         id=prompt.id,
         position=prompt.position,

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from pydantic import ValidationError
 
 from draftmill import __version__
 from draftmill.errors import RunError, StorageError
@@ -17,11 +18,17 @@ from draftmill.recipe import Dataset, Recipe
 
 _SHOWN = 4  # changes that a message names
 # of one dataset; `name` ties it to its older self
-_FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system", "native_tools", "turns", "history")
+_FROZEN_DATASET = (
+    *("source", "format", "column", "subset", "n", "system", "native_tools", "turns", "history"),
+    *("where", "languages", "duplicates", "min_prompt_tokens", "max_prompt_tokens"),
+)
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """A run's frozen settings. ``date`` is what templates get for today; ``files`` are digests of the model's files."""
+    """A run's frozen settings. ``date`` is what templates get for today; ``files`` are digests of the model's files.
+
+    ``left_out`` are datasets that the run has and today's recipe has not.
+    """
 
     draftmill: str
     date: str
@@ -31,14 +38,21 @@ class Settings(msgspec.Struct, frozen=True):
     template_sha256: str
     vocab_size: int
     stop_ids: list[int]
+    left_out: list[str] = []
 
 
 def read_settings(folder: RunFolder) -> Settings | None:
     """The settings of a run, or None where none has begun. Raises StorageError for a damaged file."""
     try:
-        return msgspec.convert(yaml.safe_load(folder.settings.read_text()), Settings)
-    except FileNotFoundError:
+        settings = msgspec.convert(yaml.safe_load(folder.settings.read_text()), Settings)
+        Recipe.model_validate(settings.recipe)
+        return settings
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        what = f"{'.'.join(map(str, ('recipe', *fault['loc'])))}: {fault['msg']}"
+        raise StorageError(f"{folder.settings}: cannot be read: {what}", "restore it, or start a new run") from None
     except (OSError, ValueError, yaml.YAMLError, msgspec.ValidationError) as error:
         first = str(error).splitlines()[0]
         raise StorageError(f"{folder.settings}: cannot be read: {first}", "restore it, or start a new run") from error
@@ -60,12 +74,7 @@ def settings_of(
     stop_ids: tuple[int, ...],
 ) -> Settings:
     """The settings of a run that begins now. ``digests`` are the tokenizer's and the template's."""
-    return Settings(__version__, date, _resolved(recipe), files, *digests, vocab_size, list(stop_ids))
-
-
-def _resolved(recipe: Recipe) -> dict[str, Any]:
-    """What a run is made of: the plan of a server is no part of it."""
-    return recipe.model_dump(mode="json", exclude={"plan"})
+    return Settings(__version__, date, recipe.resolved(), files, *digests, vocab_size, list(stop_ids))
 
 
 def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
@@ -73,7 +82,7 @@ def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
 
     A dataset without prompts binds nothing yet: what kept it from being prepared can be mended.
     """
-    begun = {dataset.name for dataset in folder.datasets()}
+    begun = {dataset.name for dataset in folder.begun()}
     old = Recipe.model_validate(frozen.recipe)
     bound = old.model_copy(update={"datasets": [d for d in old.datasets if d.name in begun]})
     changed = changes(bound, recipe)
@@ -86,12 +95,13 @@ def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
 
 def merged(frozen: Settings, recipe: Recipe) -> Settings:
     """The settings with what may change taken from today's recipe; a dataset that it leaves out stays in the run."""
-    now = _resolved(recipe)
+    now = recipe.resolved()
     names = {dataset["name"] for dataset in now["datasets"]}
-    now["datasets"] += [d for d in frozen.recipe["datasets"] if d["name"] not in names]
+    others = [d for d in frozen.recipe["datasets"] if d["name"] not in names]
+    now["datasets"] += others
     now["lanes"] = frozen.recipe["lanes"] | now["lanes"]
     now["engines"] = now["engines"] or frozen.recipe["engines"]  # for now every one of them is taken out
-    return msgspec.structs.replace(frozen, recipe=now)
+    return msgspec.structs.replace(frozen, recipe=now, left_out=[d["name"] for d in others])
 
 
 def harmless(old: Settings, new: Settings) -> list[str]:
@@ -102,6 +112,8 @@ def harmless(old: Settings, new: Settings) -> list[str]:
     before, after = _parts(old.recipe), _parts(new.recipe)
     changed = [f"without {name}" for name in before if name not in after]
     changed += [f"with {name}" for name in after if name not in before]
+    changed += [f"datasets.{name} left out" for name in new.left_out if name not in old.left_out]
+    changed += [f"datasets.{name} again" for name in old.left_out if name not in new.left_out]
     for name in before.keys() & after.keys():
         one, other = _leaves(before[name], name), _leaves(after[name], name)
         paths = [path for path in one | other if one.get(path) != other.get(path)]

@@ -15,7 +15,7 @@ from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.index import entries
 from draftmill.journal.prompts import index_of
-from draftmill.journal.reader import Entry, UnknownLine
+from draftmill.journal.reader import LARGEST, Entry, UnknownLine, is_object
 from draftmill.ledger.order import ID_BYTES
 from draftmill.recipe import BudgetCounts
 from draftmill.records import Failure, Finish
@@ -58,11 +58,12 @@ NOTHING = Said()
 class Standing:
     """What is known of every position of one dataset; about 38 bytes a position, and 4 more where prompts count.
 
-    ``unknown_lines`` are journal lines in a shape that is not known; ``strays`` are whole lines that belong to no
-    position of this dataset, or to one that already has its line. ``finishes`` counts how its answers ended, ``ended``
-    why conversations did before their recording, ``continued`` and ``redrawn`` answers that took more than one call;
-    ``highest`` is the highest position of any line; ``prompt_offsets`` says where the prompts' lines start, where that
-    is known. A conversation is one position: it is done with its last turn, and its turns' tokens count together.
+    ``unknown_lines`` are journal lines that are no answer, ``unknown_errors`` those of the error file; ``strays`` are
+    whole lines that belong to no position of this dataset, or to one that already has its line. ``finishes`` counts how
+    its answers ended, ``ended`` why conversations did before their recording, ``continued`` and ``redrawn`` answers
+    that took more than one call; ``highest`` is the highest position of any line; ``prompt_offsets`` says where the
+    prompts' lines start, where that is known. A conversation is one position: it is done with its last turn, and its
+    turns' tokens count together.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Standing:
         self._offsets = array("q", bytes(8 * self.positions))
         self.prompt_offsets = array("q")
         self.unknown_lines: list[UnknownLine] = []
+        self.unknown_errors: list[UnknownLine] = []
         self.strays = 0
         self.finishes: Counter[str] = Counter()
         self.continued = 0
@@ -253,24 +255,44 @@ def load_standing(
     budget: int | None = None,
     counts: BudgetCounts = "generated",
     retry_errors: bool = False,
+    vocab_size: int = LARGEST,
+    seal: bool = False,
 ) -> Standing:
-    """Work out a dataset's standing from its files. ``retry_errors``: positions with an error row are owed again."""
-    prompts = index_of(folder.prompts, folder.prompts_index)
+    """Work out a dataset's standing from its files. ``retry_errors``: positions with an error row are owed again.
+
+    Ids of an answer lie below ``vocab_size``. ``seal``: what the prompts are is fixed, where that was not done yet; who
+    asks for that holds the run's lock.
+    """
+    prompts = index_of(folder.prompts, folder.prompts_index, seal=folder.prompts_seal, sealing=seal)
     _refuse_shortened(folder, len(prompts.ids) // ID_BYTES)
     standing = Standing(prompts.ids, samples, budget, counts)
     standing.prompt_offsets = prompts.offsets
     for position, (tokens, supervised) in enumerate(zip(prompts.tokens, prompts.supervised, strict=True)):
         if tokens:
             standing.passed(position, tokens, supervised)
-    for entry in entries(folder.journal, folder.journal_index):
+    for entry in entries(folder.journal, folder.journal_index, vocab_size=vocab_size):
         if isinstance(entry, UnknownLine):
             standing.unknown_lines.append(entry)
         else:
             standing.done(entry)
     if not retry_errors:
         for failure in read_failures(folder.errors):
-            standing.failed(failure)
+            if isinstance(failure, UnknownLine):
+                standing.unknown_errors.append(failure)
+            else:
+                standing.failed(failure)
     return standing
+
+
+def unreadable(folder: DatasetFolder, standing: Standing) -> list[str]:
+    """What is to be said of the lines of journal and error file that could not be read: each file and its first one."""
+    told = []
+    for path, lines in ((folder.journal, standing.unknown_lines), (folder.errors, standing.unknown_errors)):
+        if lines:
+            many = f"one of {len(lines)} such lines; their prompts are" if len(lines) > 1 else "its prompt is"
+            left = "left out, and owed unless answered in another line"
+            told.append(f"{path}:{lines[0].line}: cannot be read: {lines[0].reason}; {many} {left}")
+    return told
 
 
 class _Prepared(msgspec.Struct):
@@ -290,14 +312,16 @@ def _refuse_shortened(folder: DatasetFolder, positions: int) -> None:
         raise StorageError(message, "restore the file: it decides what every answer belongs to; or start a new run")
 
 
-def read_failures(path: Path) -> Iterator[Failure]:
-    """Every error row of a dataset; a line that is none is skipped, since its position is then owed again."""
+def read_failures(path: Path) -> Iterator[Failure | UnknownLine]:
+    """Every error row of a dataset. The position of a line that is none is owed; a torn last line is left out, as in
+    a journal."""
     if not path.exists():
         return
     decoder = msgspec.json.Decoder(Failure)
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, start=1):
             try:
                 yield decoder.decode(line)
-            except (msgspec.DecodeError, msgspec.ValidationError):
-                continue
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                if line.endswith(b"\n") or is_object(line):
+                    yield UnknownLine(number, str(error))

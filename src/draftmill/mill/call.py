@@ -125,7 +125,7 @@ class Call:
             partial=partial,
             continued=continued,
             redrawn=redrawn,
-            prompt_ids=prompt.prompt_ids if prompt.turn and not partial else [],
+            prompt_ids=list(prompt.prompt_ids) if prompt.turn and not partial else [],
         )
 
 

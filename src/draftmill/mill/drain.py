@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from draftmill.errors import EngineError
+from draftmill.errors import EngineError, in_words
 from draftmill.mill.call import Call
 
 _CANCEL_SECONDS = 10.0  # for calls that are ended to come back, or to let go of their connections
@@ -25,7 +25,9 @@ async def drain(
         await asyncio.wait({patient, hurried}, return_when=asyncio.FIRST_COMPLETED)
         for waiting in (patient, hurried):
             waiting.cancel()
-        await asyncio.gather(patient, hurried, return_exceptions=True)
+        for error in await asyncio.gather(patient, hurried, return_exceptions=True):
+            if isinstance(error, Exception):
+                tell(f"engines could not be asked to end what is in flight: {in_words(error)}")
     rest = {task for task in calls if not task.done()}
     for task in rest:
         task.cancel()

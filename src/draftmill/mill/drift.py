@@ -16,10 +16,11 @@ import msgspec
 
 from draftmill import __version__
 from draftmill.errors import RenderError
+from draftmill.ids import encode
 from draftmill.journal.files import replacing
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import read_turns
-from draftmill.journal.reader import completion_at, encode
+from draftmill.journal.reader import completion_at
 from draftmill.ledger.standing import Standing
 from draftmill.mill.dialogue import Dialogue, Talk
 from draftmill.records import Conversation, Message

@@ -13,12 +13,12 @@ from draftmill.errors import RunError, UsageFault
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.order import canonical, conversation_id, rank
 from draftmill.ledger.settings import read_settings
-from draftmill.ledger.standing import load_standing
+from draftmill.ledger.standing import load_standing, unreadable
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, of_recordings, of_run
 from draftmill.mill.target import custom, own_tokenizer, resolve
 from draftmill.recipe import EMBEDDED, Recipe, validate
-from draftmill.records import Conversation, TokenizedRow, UnreadRow
+from draftmill.records import Conversation, FilteredRow, TokenizedRow, UnreadRow
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.drift import Unjudged
@@ -53,12 +53,19 @@ def run(path: Path, *, only: tuple[str, ...], sample: int | None, tell: Tell) ->
     judged = {}
     for name in only or names:
         dataset, files = recipe.dataset(name), folder.dataset(name)
-        standing = load_standing(files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts)
+        standing = load_standing(
+            files,
+            samples=dataset.samples,
+            budget=dataset.budget,
+            counts=dataset.budget_counts,
+            vocab_size=settings.vocab_size,
+        )
         dialect = Dialect(tokenizer, template, recipe.template_of(dataset), custom(recipe.markers))
         dialogue = Dialogue(dialect, tokenizer, dataset.history)
         figure = of_run(files, standing, dialogue, rows=sample, tell=partial(tell, name))
         passed = standing.tally().passed_through
         notes = [f"rows that are passed through, nothing of them was generated: {passed}"] if passed else []
+        notes += unreadable(files, standing)
         judged[name] = Judged(sum(len(offsets) or 1 for _, offsets in standing.counting()), figure, notes)
     return judged
 
@@ -122,7 +129,7 @@ class _Rows:
                 self._first = self._first or row
             elif isinstance(row, TokenizedRow):
                 self._tokenized += 1
-            else:
+            elif not isinstance(row, FilteredRow):
                 messages = row.recorded.prompt.messages + row.recorded.later
                 answers = [m for m in messages if m["role"] == "assistant" and not is_blank(m)]
                 self._unanswered += not answers

@@ -8,9 +8,10 @@ import msgspec
 
 from draftmill.engines.protocol import Load
 from draftmill.errors import EngineError
-from draftmill.journal.reader import encode
+from draftmill.ids import encode
 from draftmill.mill import clock
 from draftmill.mill.growth import Growth
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.seat import Seat
 
 _EVERY = 10.0  # seconds where every cap is fixed
@@ -26,24 +27,31 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 async def sample_loads(
-    seats: list[Seat], put: Callable[[bytes], None], outlook: Callable[[Seat, int], Outlook], wake: Callable[[], None]
+    seats: list[Seat],
+    put: Callable[[bytes], None],
+    outlook: Callable[[Seat, int], Outlook],
+    wake: Callable[[], None],
+    mishaps: Mishaps,
 ) -> None:
     """Hand a line for each seat to ``put`` and its load to the seat, again and again, until cancelled.
 
     ``outlook`` is asked for each governed seat, of whose requests so many wait at the server. ``wake`` is called where
-    a seat takes more than before.
+    a seat takes more than before. A fault costs the sample that it comes in.
     """
     while True:
         governed = any(seat.governor for seat in seats)
         for seat in list(seats):
-            load = await _load(seat)
-            put(encode(_line(seat, load)))
-            seat.progress.seen(clock.now(), load)
-            if load is not None and seat.governor:
-                view, before = outlook(seat, load.queued), seat.ceiling
-                seat.govern(load, view.growth, view.draining)
-                if seat.ceiling > before:
-                    wake()
+            try:
+                load = await _load(seat)
+                put(encode(_line(seat, load)))
+                seat.progress.seen(clock.now(), load)
+                if load is not None and seat.governor:
+                    view, before = outlook(seat, load.queued), seat.ceiling
+                    seat.govern(load, view.growth, view.draining)
+                    if seat.ceiling > before:
+                        wake()
+            except Exception as error:  # whatever it is, the answers do not depend on it
+                mishaps.hear(seat.engine.name, "its load could not be sampled", error)
         await asyncio.sleep(_EVERY_GOVERNED if governed else _EVERY)
 
 

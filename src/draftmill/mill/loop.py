@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,6 +18,7 @@ from draftmill.mill.drain import drain
 from draftmill.mill.growth import Growth
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Outlook, sample_loads
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.mixing import next_to_send
 from draftmill.mill.returns import Ears, Returns
 from draftmill.mill.scribe import Scribe
@@ -29,6 +30,7 @@ from draftmill.recipe import Concurrency, Lane, Order
 from draftmill.records import Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
+_HEARD = 2000  # growing answers told of a second: half a core; where more are in flight, each is told of less often
 _TELL_SECONDS = 5.0  # the forecast and the watch for stalls hear of growing answers at least so often
 
 
@@ -103,6 +105,7 @@ class Loop:
         self._witness: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
         self._no_seat_since: float | None = None
+        self._mishaps = Mishaps(tell)
         self._returns = Returns(
             lambda *line: self._scribe.put(*line),
             self._trials,
@@ -112,6 +115,7 @@ class Loop:
                 fail=lambda error: self.stop(Ending.FAILED, error),
                 too_many=lambda: self.stop(Ending.ERRORS),
                 ended=self.crashed,
+                mishaps=self._mishaps,
             ),
             vocab_size=vocab_size,
             checkpoint=limits.checkpoint,
@@ -136,9 +140,15 @@ class Loop:
         self._wake.set()
 
     def crashed(self, task: "asyncio.Task[None]") -> None:
-        """A task has ended: a fault of ours in it ends the run with its traceback, never as a silent loss."""
+        """A task has ended: a fault in it ends the run, one of ours with its traceback, never as a silent loss."""
         if not task.cancelled() and (crash := task.exception()):
-            self._crash = crash
+            self._fail(crash)
+
+    def _fail(self, crash: BaseException) -> None:
+        if isinstance(crash, DraftmillError):
+            self.stop(Ending.FAILED, crash)
+        else:
+            self._crash = self._crash or crash
             self.stop(Ending.FAILED)
 
     def pause(self, on: bool) -> None:
@@ -175,19 +185,12 @@ class Loop:
             return await self._run()
 
     async def _run(self) -> Ending:
-        self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure))
-        for seat in self.seats:
-            seat.begin(self._outlook(seat, 0).growth)
+        self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure), self.crashed)
         put: Callable[[bytes], None] = lambda line: self._scribe.put(self._load_log, line)  # noqa: E731
-        sampler = asyncio.create_task(sample_loads(self.seats, put, self._outlook, self._wake.set))
+        sampler = asyncio.create_task(sample_loads(self.seats, put, self._outlook, self._wake.set, self._mishaps))
+        sampler.add_done_callback(self.crashed)
         try:
-            while self.stopping is None:
-                self._dispatch()
-                if not self._calls and not self._pending():
-                    break
-                self._check_progress()
-                self._check_patience()
-                await self._sleep()
+            await self._feed()
             tell: Callable[[str], None] = lambda what: self._tell("drain", "run", f"{what}; Ctrl-C again: at once")  # noqa: E731
             await drain(self._calls, self._limits.drain, self._hurry, tell, asks=self.error is None)
             self._returns.close()
@@ -195,7 +198,7 @@ class Loop:
                 self._witness.cancel()
         finally:
             sampler.cancel()
-            await asyncio.gather(sampler, return_exceptions=True)
+            await asyncio.gather(sampler, return_exceptions=True)  # ``crashed`` has heard of its faults
             await self._scribe.close()
         if self._crash:
             raise self._crash
@@ -205,6 +208,21 @@ class Loop:
         return self.stopping or Ending.DONE
 
     # dispatch
+
+    async def _feed(self) -> None:
+        """Until nothing is owed any more, or something stops it. A fault stops it too: what is in flight is kept."""
+        try:
+            for seat in self.seats:
+                seat.begin(self._outlook(seat, 0).growth)
+            while self.stopping is None:
+                self._dispatch()
+                if not self._calls and not self._pending():
+                    break
+                self._check_progress()
+                self._check_patience()
+                await self._sleep()
+        except Exception as error:
+            self._fail(error)
 
     def _dispatch(self) -> None:
         """Fill every free place, from those lanes that are not full."""
@@ -299,7 +317,7 @@ class Loop:
         self.clamped += room < limit
         rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
         seed = redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None
-        ids = prompt.prompt_ids + work.begun if work.begun else prompt.prompt_ids
+        ids = [*prompt.prompt_ids, *work.begun] if work.begun else prompt.prompt_ids
         request = self._request(seat, stream, prompt, ids, max(rest, 0), seed)
         call = Call(lane, seat, stream, work, request)
         if rest < 1:  # the limit was lowered below what is there already, or the context ends here
@@ -313,7 +331,7 @@ class Loop:
         task.add_done_callback(self._landed)
 
     def _request(
-        self, seat: Seat, stream: Stream, prompt: PromptHead, ids: list[int], limit: int, seed: int | None = None
+        self, seat: Seat, stream: Stream, prompt: PromptHead, ids: Sequence[int], limit: int, seed: int | None = None
     ) -> Request:
         return Request(
             prompt_ids=ids,
@@ -322,7 +340,7 @@ class Loop:
             stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
             tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
             seed=seed,
-            tell_every=min(self._limits.checkpoint or 1.0, _TELL_SECONDS),
+            tell_every=min(max(self._limits.checkpoint or 1.0, len(self._calls) / _HEARD), _TELL_SECONDS),
         )
 
     def _landed(self, task: "asyncio.Task[None]") -> None:

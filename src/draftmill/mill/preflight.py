@@ -28,8 +28,8 @@ PROBES = (
 
 
 class Preflight:
-    """Opens and examines the engines of one run. ``texts`` are what their tokenizers are asked about, ``special`` the
-    ids that one may end an answer at by itself. ``compared`` counts the texts that gave the same ids.
+    """Opens and examines the engines of one run. ``texts`` are what their tokenizers are asked about, ``stop_ids``
+    where answers shall end. ``compared`` counts the texts that gave the same ids.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Preflight:
         gguf: Path | None,
         logs: Path,
         tokenizer: Tokenizer,
+        stop_ids: Iterable[int],
         texts: Iterable[str],
         samplings: list[Sampling],
         voices: Voices,
@@ -52,7 +53,8 @@ class Preflight:
         self._samplings = samplings
         self._voices = voices
         self._tell = tell
-        self._special = sorted(set(tokenizer.special.values()))
+        self._stop_ids = sorted(stop_ids)
+        self._may_end = sorted({*tokenizer.special.values(), *self._stop_ids})
         self._engines: list[Engine] = []
         self._kept = kept
         self._known = _identities(kept)  # of all that were ever taken, in earlier starts too: what they gave is kept
@@ -66,7 +68,7 @@ class Preflight:
             seat = Seat(engine, spec, await engine.identify(), self._tell)
             self._refuse_mixture(seat.identity)
             self.compared += await compare_tokenizer(engine, self._tokenizer, self._texts)
-            seat.own_stops = tuple(await engine.own_stops(self._special))
+            seat.own_stops = tuple(await engine.own_stops(self._may_end))
             await self._voices.compare(self._engines)
             seat.recognise = self._voices.again
             self._refuse_mixture(seat.identity)  # again: another one may have been examined meanwhile
@@ -74,12 +76,28 @@ class Preflight:
             self._engines.remove(engine)
             await engine.close()
             raise
+        self._tell_ends(seat)
         if seat.identity not in self._known:
             self._known.append(seat.identity)
             if self._kept:
                 with replacing(self._kept) as temporary:
                     temporary.write_bytes(msgspec.json.encode(self._known) + b"\n")
         return seat
+
+    async def release(self, seat: Seat) -> None:
+        """Let an engine go that is taken out of the run; what it gave binds those that come after it."""
+        try:
+            await self._voices.remember(seat.engine)
+        finally:
+            self._engines = [engine for engine in self._engines if engine is not seat.engine]
+            await seat.close()
+
+    def _tell_ends(self, seat: Seat) -> None:
+        """An engine with a set of its own stops nowhere else, whatever it is sent."""
+        if missing := [id for id in self._stop_ids if seat.own_stops and id not in seat.own_stops]:
+            ids = ", ".join(f"{self._tokenizer.decode([id])!r} ({id})" for id in missing)
+            what = "an answer that goes on behind it is set aside, and a second one stops the run"
+            self._tell("ends", seat.engine.name, f"ends no answer at {ids}, whatever it is sent: {what}")
 
     def _restarted(self, message: str) -> None:
         self._tell("restarted", EMBEDDED, message)

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from draftmill.engines.simulated import Counters, Host, SimulatedEngine, Trouble
+from draftmill.ids import encode
 from draftmill.journal.files import Files, SystemFiles
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger.standing import Standing, Tally, load_standing
 from draftmill.mill import clock, virtual

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from draftmill.errors import DraftmillError, StorageError
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.rows import refresh_rows
-from draftmill.ledger.standing import Standing, Tally, load_standing
+from draftmill.ledger.settings import Settings
+from draftmill.ledger.standing import Standing, Tally, load_standing, unreadable
 from draftmill.mill.drift import Figure
 from draftmill.mill.loop import Ending
 from draftmill.recipe import Dataset, Recipe
@@ -69,20 +70,31 @@ class Result:
 
 def read_result(
     folder: RunFolder,
+    settings: Settings,
     recipe: Recipe,
     datasets: list[Dataset],
     start: Start,
     drift: Callable[[Dataset, Standing], Figure | None] = lambda _dataset, _standing: None,
 ) -> Result:
     """Work out every dataset's standing from its files, and bring its rows up to date. ``drift`` looks at a sample."""
-    return Result([_dataset_result(folder, recipe, dataset, drift) for dataset in datasets], start)
+    return Result([_dataset_result(folder, settings, recipe, dataset, drift) for dataset in datasets], start)
 
 
 def _dataset_result(
-    folder: RunFolder, recipe: Recipe, dataset: Dataset, drift: Callable[[Dataset, Standing], Figure | None]
+    folder: RunFolder,
+    settings: Settings,
+    recipe: Recipe,
+    dataset: Dataset,
+    drift: Callable[[Dataset, Standing], Figure | None],
 ) -> DatasetResult:
     files = folder.dataset(dataset.name)
-    standing = load_standing(files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts)
+    standing = load_standing(
+        files,
+        samples=dataset.samples,
+        budget=dataset.budget,
+        counts=dataset.budget_counts,
+        vocab_size=settings.vocab_size,
+    )
     tally = standing.tally()
     complaints = []
     settled = tally.counting + tally.error
@@ -90,10 +102,7 @@ def _dataset_result(
         share, most = tally.error / settled, recipe.max_error_share
         which = f"{share:.1%} of its prompts became errors ({tally.error})"
         complaints.append(f"{dataset.name}: {which}; allowed are {most:.1%}")
-    if standing.unknown_lines:
-        first = standing.unknown_lines[0]
-        many = len(standing.unknown_lines)
-        complaints.append(f"{files.journal}:{first.line}: not understood, {many} such lines: {first.reason}")
+    complaints += unreadable(files, standing)
     if standing.strays:
         complaints.append(f"{files.journal}: {standing.strays} lines belong to no position, or to one that has its own")
     if not tally.adds_up():

@@ -1,7 +1,6 @@
 """What comes back of the calls: answers to the journal, beginnings too, faults down their three paths."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +19,10 @@ from draftmill.errors import (
     SetupFault,
     TransportFault,
 )
-from draftmill.journal.reader import encode
+from draftmill.ids import encode
 from draftmill.mill import clock
 from draftmill.mill.call import Call
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
 from draftmill.mill.trial import Trials
@@ -35,13 +35,14 @@ Put = Callable[..., None]  # (file, line, then): the scribe's
 @dataclass
 class Ears:
     """Who hears of what happens: ``tell(kind, subject, message)``; ``wake`` the dispatcher; ``fail`` ends the run,
-    ``too_many`` does for its error rows; ``ended`` hears of every task."""
+    ``too_many`` does for its error rows; ``ended`` hears of every task, ``mishaps`` of what the run can do without."""
 
     tell: Callable[[str, str, str], None]
     wake: Callable[[], None]
     fail: Callable[[DraftmillError], None]
     too_many: Callable[[], None]
     ended: Callable[["asyncio.Task[None]"], None]
+    mishaps: Mishaps
 
 
 class Returns:
@@ -98,7 +99,7 @@ class Returns:
         """Journal a whole answer; where its conversation goes on, the next turn follows once that is durable."""
         stream, work, completion = call.stream, call.work, call.completion(reply)
         if stream.dialogue and not (talk := stream.talk(work)).over:
-            ids = work.prompt.prompt_ids
+            ids = list(work.prompt.prompt_ids)
             ended = stream.dialogue.answered(talk, ids, list(completion.output_ids), completion.finish_reason)
             completion = replace(completion, more=ended is None, ended=ended)
         line = encode(completion)
@@ -214,8 +215,12 @@ class Returns:
         """Ask the engine to stop what it may still generate for nobody: the answer goes on elsewhere."""
 
         async def abort() -> None:
-            with contextlib.suppress(EngineError):
+            try:
                 await call.seat.engine.abort(call.request.tag)
+            except EngineError:
+                pass  # it is gone, or the call is
+            except Exception as error:
+                self._ears.mishaps.hear(call.seat.engine.name, "a call that nobody waits for could not be ended", error)
 
         self._errand(abort())
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from draftmill.errors import DraftmillError, EngineError
 from draftmill.mill import clock
 from draftmill.mill.loop import Loop
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.seat import Seat
 from draftmill.recipe import EMBEDDED, EngineSpec
 
@@ -15,7 +16,8 @@ _AGAIN_SECONDS = 15.0  # after which an engine that did not answer is tried agai
 
 class Roster:
     """``take(spec)`` opens an engine and examines it; raises an EngineError where it does not answer, any other
-    DraftmillError where it may not be used. ``tell(kind, subject, message)`` hears of every engine that is not there.
+    DraftmillError where it may not be used. ``release(seat)`` closes one that is taken out. ``tell(kind, subject,
+    message)`` hears of every engine that is not there.
     """
 
     def __init__(
@@ -23,15 +25,18 @@ class Roster:
         specs: Iterable[EngineSpec],
         take: Callable[[EngineSpec], Awaitable[Seat]],
         tell: Callable[[str, str, str], None],
+        release: Callable[[Seat], Awaitable[None]] = Seat.close,
     ) -> None:
         self.seats: list[Seat] = []
         self._take = take
+        self._release = release
         self._tell = tell
         self._wanted = _named(specs)
         self._seated: dict[str, tuple[EngineSpec, Seat]] = {}
         self._due: dict[str, float] = {}  # when an absent one is tried again
         self._refused: dict[str, EngineSpec] = {}  # not tried again as it stands
         self._work: dict[str, asyncio.Task[None]] = {}
+        self._mishaps = Mishaps(tell)
 
     async def open(self) -> None:
         """Open all that are wanted, at once. Raises the first error where none answers, and any that is no EngineError.
@@ -39,11 +44,8 @@ class Roster:
         Those that do not answer now are told, and tried again by ``tend``.
         """
         names = list(self._wanted)
-        taken = await asyncio.gather(*(self._take(self._wanted[n]) for n in names), return_exceptions=True)
-        for name, result in zip(names, taken, strict=True):
-            if isinstance(result, Seat):
-                self._seated[name] = self._wanted[name], result
-                self.seats.append(result)
+        taken = await asyncio.gather(*map(self._seat, names), return_exceptions=True)
+        self.seats += [self._seated[name][1] for name in names if name in self._seated]
         for name, result in zip(names, taken, strict=True):
             if isinstance(result, BaseException):
                 if not self.seats or not isinstance(result, EngineError):
@@ -60,7 +62,8 @@ class Roster:
         for name, task in list(self._work.items()):
             if task.done():
                 del self._work[name]
-                task.result()
+                if not task.cancelled() and (error := task.exception()):
+                    self._mishaps.hear(name, "could not be taken out", error)
         for name, (before, seat) in list(self._seated.items()):
             now = self._wanted.get(name)
             if name in self._work or now == before:
@@ -80,13 +83,24 @@ class Roster:
         for task in self._work.values():
             task.cancel()
         await asyncio.gather(*self._work.values(), return_exceptions=True)
-        await asyncio.gather(*(seat.close() for _, seat in self._seated.values()), return_exceptions=True)
+        names = list(self._seated)
+        ends = await asyncio.gather(*(seat.close() for _, seat in self._seated.values()), return_exceptions=True)
+        for name, error in zip(names, ends, strict=True):
+            if error:
+                self._mishaps.hear(name, "could not be closed", error)
+
+    async def _seat(self, name: str) -> None:
+        spec = self._wanted[name]
+        self._seated[name] = spec, await self._take(spec)
 
     async def _leave(self, name: str, seat: Seat, loop: Loop) -> None:
         self._tell("leaves", seat.engine.name, "taken out of the run; what it has goes on at the others")
         await loop.leave(seat)
-        del self._seated[name]
-        await seat.close()
+        try:
+            await self._release(seat)
+        except Exception as error:
+            self._mishaps.hear(name, "could not be closed", error)
+        del self._seated[name]  # not before it is closed: a run that ends meanwhile closes all that have a seat
 
     async def _join(self, name: str, spec: EngineSpec, loop: Loop) -> None:
         try:
@@ -96,6 +110,9 @@ class Roster:
         except DraftmillError as error:
             self._refused[name] = spec
             self._tell("refused", name, error.message)
+        except Exception as error:
+            self._refused[name] = spec
+            self._mishaps.hear(name, "could not be taken in", error)
         else:
             self._due.pop(name, None)
             self._seated[name] = spec, seat

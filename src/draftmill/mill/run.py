@@ -13,38 +13,44 @@ from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RecipeError, RenderError, RunError, StorageError
+from draftmill.errors import RecipeError, RenderError, RunError, StorageError, in_words
+from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
-from draftmill.journal.reader import encode
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.rows import lost
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
-from draftmill.mill import findings
+from draftmill.mill import copies, findings
+from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.loop import Ending, Limits, Loop
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
-from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
+from draftmill.mill.prepared import Prepared, covers, read_prepared
+from draftmill.mill.prompts import Preparation
+from draftmill.mill.rendering import Copy
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
-from draftmill.mill.target import Target, custom, engine_specs, own_tokenizer, resolve
+from draftmill.mill.target import Target, context_of, custom, engine_specs, own_tokenizer, resolve
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
+from draftmill.render import markers
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Finding
 from draftmill.render.model_files import fingerprint
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
-from draftmill.sources import open_source
+from draftmill.sources import changed_since, open_source
+from draftmill.sources.duplicates import Seen
 
 _LOOK_SECONDS = 1.0  # between two looks at the control file
 _PAUSED = "paused: nothing new is sent, what is in flight goes on"
@@ -74,22 +80,28 @@ class Run:
         self._target: Target = resolve(recipe, base)
         self.settings = self._begin()
 
-    def prepare(self) -> dict[str, Prepared]:
-        """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report."""
+    def prepare(self, cores: int | None = None) -> dict[str, Prepared]:
+        """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report.
+
+        ``cores``: processes to do it with, as many as may be used unless given.
+        """
         reports = {}
-        for dataset in self.datasets:
-            folder = self.folder.dataset(dataset.name)
-            report = read_prepared(folder)
-            fresh = report is None or not covers(report, dataset.samples)
-            if report is None or fresh:
-                report = self._prepare(dataset, folder)
-            self._observer.prepared(dataset.name, report, fresh)
-            reports[dataset.name] = report
+        with Crew(cores) as crew:
+            for dataset in self.datasets:
+                folder = self.folder.dataset(dataset.name)
+                report = read_prepared(folder)
+                fresh = report is None or not covers(report, dataset.samples)
+                if report is not None:
+                    self._note_changed(dataset, report)
+                if report is None or fresh:
+                    report = self._prepare(dataset, folder, crew)
+                self._observer.prepared(dataset.name, report, fresh)
+                reports[dataset.name] = report
         return reports
 
     def find(self) -> dict[str, list[Finding]]:
         """What was found out about the model, by dataset that it matters to; told where that was not done yet."""
-        found = {d.name: findings.about(self._report(d), self._dialect(d)) for d in self.datasets}
+        found = {d.name: findings.about(self._report(d), self._dialect(d), d.history) for d in self.datasets}
         for finding, names in findings.together(found).items():
             if finding not in self._told:
                 self._told.add(finding)
@@ -115,7 +127,7 @@ class Run:
         def look(dataset: Dataset, standing: Standing) -> Figure | None:
             return self._drift(dataset, standing, renew=start.ending is Ending.DONE)
 
-        return read_result(self.folder, self.recipe, self.datasets, start, look)
+        return read_result(self.folder, self.settings, self.recipe, self.datasets, start, look)
 
     def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
         """(prompt, answer) of a dataset's first rows, as text; the answer begins with the first supervised token."""
@@ -167,6 +179,7 @@ class Run:
 
     async def _tend(self, loop: Loop, roster: Roster) -> None:
         """While the loop runs: follow the control file, and look after the engines."""
+        mishaps = Mishaps(self.note)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -174,14 +187,19 @@ class Run:
                     self._obey(control, loop, roster)
             except RecipeError as error:
                 self.note("control", "run", "; ".join([error.message, *error.faults]))
-            roster.tend(loop)
+            except Exception as error:
+                mishaps.hear("run", f"{self._control.path} could not be followed", error)
+            try:
+                roster.tend(loop)
+            except Exception as error:
+                mishaps.hear("run", "the engines could not be looked after", error)
 
     # beginning
 
     def _begin(self) -> Settings:
         settings = frozen_settings.read_settings(self.folder)
         files = fingerprint(self._target.tokenizer)
-        begun = [f.name for f in self.folder.datasets()]
+        begun = [f.name for f in self.folder.begun()]
         if settings is None or not begun:  # a first start that failed before its first prompt has decided nothing
             if begun:
                 message = f"{self.folder.settings}: is gone, but the run has prompts of {', '.join(begun)}"
@@ -191,7 +209,7 @@ class Run:
             frozen_settings.refuse_changes(self.folder, settings, self.recipe)
             self._refuse_other_model(settings, files)
             merged = frozen_settings.merged(settings, self.recipe)
-            if merged.recipe == settings.recipe:
+            if merged == settings:
                 return settings
             changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
             self.note("recipe", "run", f"continued with {changed}")
@@ -214,7 +232,7 @@ class Run:
             files=files,
             digests=(loaded.digest(), template.digest()),
             vocab_size=loaded.size,
-            stop_ids=template.stop_ids,
+            stop_ids=markers.find(loaded, template, custom(self.recipe.markers))[0].stop_ids,
         )
 
     def _refuse_other_model(self, settings: Settings, files: dict[str, str]) -> None:
@@ -233,27 +251,85 @@ class Run:
             self._tokenizer, self._template = own_tokenizer(self.folder, self.settings)
         return self._tokenizer, self._template
 
-    def _prepare(self, dataset: Dataset, folder: DatasetFolder) -> Prepared:
+    def _prepare(self, dataset: Dataset, folder: DatasetFolder, crew: Crew) -> Prepared:
         source = open_source(dataset, self._base)
-        tokenizer, template = self._load()
+        template = self._load()[1]
         template.refuse_unknown(self.recipe.template_of(dataset))
-        dialect = self._dialect(dataset)
-        if dataset.native_tools and (lacking := dialect.lacks_native_tools):
+        if dataset.native_tools and (lacking := self._dialect(dataset).lacks_native_tools):
             raise RenderError(
                 f"dataset {dataset.name}: native_tools: this model has no form of its own for tools: {lacking}",
                 "take native_tools out: the tools stay as text in the system prompt; or name its `markers`",
             )
-        preparation = Preparation(
-            dataset,
-            folder,
-            seed=self.recipe.seed,
-            tokenizer=tokenizer,
-            dialect=dialect,
-            on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
-        )
+        preparation = self._preparation(dataset, crew, self._rivals(dataset, crew))
+        folder.prompts_seal.unlink(missing_ok=True)  # the prompts are written anew, the head of them as it was
         report = preparation.run(source)
         self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
         return report
+
+    def _preparation(self, dataset: Dataset, crew: Crew, rivals: dict[str, Seen]) -> Preparation:
+        everything = self._everything()
+        names = [each.name for each in everything]
+        return Preparation(
+            dataset,
+            self.folder.dataset(dataset.name),
+            seed=self.recipe.seed,
+            tokenizer=self._load()[0],
+            dialect=self._dialect(dataset),
+            copy=Copy(
+                str(self.folder.tokenizer.resolve()),
+                self.settings.date,
+                self.recipe.template_of(dataset),
+                custom(self.recipe.markers),
+                self.recipe.trust_remote_code,
+            ),
+            crew=crew,
+            rivals=rivals,
+            before=names[: names.index(dataset.name)],
+            wanted=copies.wanted(dataset, everything),
+            context=context_of(self.recipe, self._base),
+            on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
+        )
+
+    def _everything(self) -> list[Dataset]:
+        """All datasets of the run, whichever are worked on: the recipe's, then those that earlier recipes had."""
+        now = list(self.recipe.datasets)
+        kept = Recipe.model_validate(self.settings.recipe).datasets
+        return now + [each for each in kept if each.name not in {d.name for d in now}]
+
+    def _rivals(self, dataset: Dataset, crew: Crew) -> dict[str, Seen]:
+        """The rows of every dataset that this one gives way to; those that nobody kept yet are read for it."""
+        everything = self._everything()
+        reports = {d.name: report for d in everything if (report := read_prepared(self.folder.dataset(d.name)))}
+        found = {}
+        for name in copies.rivals(dataset, everything, reports):
+            rival = next(each for each in everything if each.name == name)
+            found[name] = self._kept(rival, str(dataset.duplicates), name in reports, crew)
+        return found
+
+    def _kept(self, dataset: Dataset, level: str, prepared: bool, crew: Crew) -> Seen:
+        folder = self.folder.dataset(dataset.name)
+        path = copies.kept(folder, level, None) if prepared else None
+        if path is None:
+            source = open_source(dataset, self._base)
+            preparation = self._preparation(dataset, crew, self._rivals(dataset, crew))
+            path = copies.kept(folder, level, preparation.key(source))
+            if path is None:
+                preparation.sign(source)
+                path = copies.kept(folder, level, preparation.key(source))
+        if path is None:
+            raise RunError(f"dataset {dataset.name}: its rows were not kept for the datasets behind it")
+        return copies.load(path)
+
+    def _note_changed(self, dataset: Dataset, report: Prepared) -> None:
+        """Tell of a source that is not what it was when its prompts were made."""
+        if changed := changed_since(dataset, self._base, report.source):
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            self.note(
+                "source",
+                dataset.name,
+                f"{changed[0]}{more} changed since its prompts were made: the run goes on with the prompts that it "
+                "has; what is new there takes a new run (another --out), or a dataset of another name in this one",
+            )
 
     def _dialect(self, dataset: Dataset) -> Dialect:
         """How the target reads and writes under a dataset's template arguments."""
@@ -283,6 +359,8 @@ class Run:
             budget=dataset.budget,
             counts=dataset.budget_counts,
             retry_errors=retry_errors,
+            vocab_size=self.settings.vocab_size,
+            seal=True,
         )
         if missing := lost(folder, standing):
             self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
@@ -297,13 +375,14 @@ class Run:
             gguf=self._target.gguf,
             logs=self.folder.logs,
             tokenizer=tokenizer,
+            stop_ids=self.settings.stop_ids,
             texts=self._rendered(tokenizer),
             samplings=[self.recipe.sampling_of(d) for d in self.datasets],
             voices=Voices(passages(tokenizer, template, self.recipe.template), self.recipe.engine_tolerance, self.note),
             tell=self.note,
             kept=self.folder.engines,
         )
-        roster = Roster(self.recipe.engines, preflight.take, self.note)
+        roster = Roster(self.recipe.engines, preflight.take, self.note, preflight.release)
         streams: list[Stream] = []
         load_log = None
         try:
@@ -346,6 +425,9 @@ class Run:
         beside.add_done_callback(loop.crashed)
         try:
             ending = await loop.run()
+        except Exception as error:
+            self.note("ended", "run", f"{Ending.FAILED.value}: {in_words(error)}")
+            raise
         finally:
             beside.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -14,10 +14,10 @@ class Scribe:
     """One writer task for all files of a run. ``put`` hands over a line and what to do once it is durable.
 
     A file that cannot be written stops the scribe: ``failure`` is set, ``on_failure`` called, and every later line is
-    dropped, so that its position stays owed.
+    dropped, so that its position stays owed. ``ended`` hears of the task's own end.
     """
 
-    def __init__(self, on_failure: Callable[[], None]) -> None:
+    def __init__(self, on_failure: Callable[[], None], ended: Callable[["asyncio.Task[None]"], None]) -> None:
         self.failure: StorageError | None = None
         self.dropped = 0
         self._on_failure = on_failure
@@ -25,6 +25,7 @@ class Scribe:
         self._filled = asyncio.Event()
         self._closing = False
         self._task = asyncio.create_task(self._write())
+        self._task.add_done_callback(ended)
 
     def put(self, file: Appender, line: bytes, then: Callable[[], None] = lambda: None) -> None:
         """Queue one line for a file; ``then`` is called on the event loop once the line is on the disk."""

@@ -11,6 +11,7 @@ from draftmill.errors import CapacityFault, EngineError, SetupFault, TransportFa
 from draftmill.mill import clock
 from draftmill.mill.governor import Decision, Governor, Signals
 from draftmill.mill.growth import Growth
+from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.progress import Progress
 from draftmill.recipe import Concurrency, EngineSpec
 
@@ -54,6 +55,7 @@ class Seat:
         self._full_until = 0.0
         self._sampled: tuple[float, int] | None = None  # when, and the server's count of preemptions then
         self._tell = tell
+        self._mishaps = Mishaps(tell)
         self._probing: asyncio.Task[None] | None = None
         self._trial: Request | None = None  # what a server that stood still must generate before it is believed
 
@@ -200,6 +202,9 @@ class Seat:
                     self.state, self.why = State.LOST, error.message
                     self._tell("lost", self.engine.name, error.message)
                     wake()
+                continue
+            except Exception as error:
+                self._mishaps.hear(self.engine.name, "could not be probed", error)
                 continue
             if differs:
                 if self.state is not State.PAUSED:

@@ -244,7 +244,7 @@ class Stream:
             raise StorageError(f"{self.folder.journal}: has turns of position {prompt.position}, which has but one")
         talk = Talk.of(self._heads.turns_at(prompt.position))
         with self.folder.journal.open("rb") as file:
-            replay(self.dialogue, talk, [completion_at(file, at) for at in said.offsets], prompt.prompt_ids)
+            replay(self.dialogue, talk, [completion_at(file, at) for at in said.offsets], list(prompt.prompt_ids))
         self._said[prompt.position] = said
         return talk, self.turn_of(prompt, talk)
 

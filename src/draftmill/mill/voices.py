@@ -130,6 +130,12 @@ class Voices:
                 self._tell("weights", voice.engine, f"the same as the other engines', within {apart:.4f} nats")
             self._heard = known
 
+    async def remember(self, engine: Engine) -> None:
+        """Hear an engine that is about to go, where it was not heard yet: those that come later are held against it."""
+        async with self._turn:
+            if engine not in self._heard and (voice := await self._hear(engine)):
+                self._heard[engine] = voice
+
     async def again(self, engine: Engine) -> str:
         """How an engine that was away differs from what it was, or from the others where it was not heard; else "".
 

@@ -3,37 +3,28 @@
 ``load`` reads a file, ``apply`` lays the command line's overrides over it, ``validate`` checks the result.
 """
 
-from draftmill.recipe.control import Control, check_control, read_control
+from draftmill.recipe.control import Control, Wish, check_control, read_control
 from draftmill.recipe.count import parse_count
+from draftmill.recipe.dataset import FORMATS, BudgetCounts, Dataset, Duplicates, History, LongPrompts, Turns
 from draftmill.recipe.faults import explained_values, validate
 from draftmill.recipe.file import load
+from draftmill.recipe.fit import EMBEDDED
 from draftmill.recipe.markers import Markers
-from draftmill.recipe.model import (
-    EMBEDDED,
-    SMALL_MODEL,
-    BudgetCounts,
-    Concurrency,
-    Dataset,
-    EngineSpec,
-    History,
-    Lane,
-    LongPrompts,
-    Order,
-    Recipe,
-    Sampling,
-    Turns,
-)
+from draftmill.recipe.model import SMALL_MODEL, Concurrency, EngineSpec, Lane, Order, Recipe
 from draftmill.recipe.overrides import Overrides, apply
 from draftmill.recipe.plan import KV, Load, Plan, Start, parse_size
+from draftmill.recipe.sampling import Sampling
 
 __all__ = [
     "EMBEDDED",
+    "FORMATS",
     "KV",
     "SMALL_MODEL",
     "BudgetCounts",
     "Concurrency",
     "Control",
     "Dataset",
+    "Duplicates",
     "EngineSpec",
     "History",
     "Lane",
@@ -47,6 +38,7 @@ __all__ = [
     "Sampling",
     "Start",
     "Turns",
+    "Wish",
     "apply",
     "check_control",
     "explained_values",

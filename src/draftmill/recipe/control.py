@@ -13,16 +13,10 @@ from draftmill.errors import RecipeError
 from draftmill.recipe.count import Count
 from draftmill.recipe.faults import explained
 from draftmill.recipe.file import read_yaml
-from draftmill.recipe.model import (
-    EMBEDDED,
-    Concurrency,
-    EngineSpec,
-    Recipe,
-    check_concurrency,
-    one_of,
-    plain_url,
-)
+from draftmill.recipe.fit import EMBEDDED, one_of
+from draftmill.recipe.model import Concurrency, EngineSpec, Recipe, check_concurrency
 from draftmill.recipe.part import Part
+from draftmill.recipe.server import plain_url, server_of
 
 Wish = bool | int | str | dict[str, Any]
 
@@ -50,6 +44,10 @@ class Control(Part):
 
     @model_validator(mode="after")
     def _fits(self) -> "Control":
+        servers: dict[str, str] = {}
+        for url in self.engines:
+            if (other := servers.setdefault(_key(url), url)) != url:
+                raise ValueError(f"engines: {other} and {url} are the same server")
         for url, wish in self.engines.items():
             try:
                 _spec(_bare(url), wish)
@@ -73,16 +71,26 @@ class Control(Part):
         }
         return recipe.model_copy(update=now)
 
+    def engines_with(self, wishes: dict[str, Wish]) -> dict[str, Wish]:
+        """The wishes for engines with these laid over them, whatever a server is called in either."""
+        new = {_key(url) for url in wishes}
+        return {url: wish for url, wish in self.engines.items() if _key(url) not in new} | wishes
+
+    def knows(self, url: str, recipe: Recipe) -> bool:
+        """Whether the recipe has this engine, or this file says anything of it."""
+        return _key(url) in {_key(each) for each in (*self.engines, *(s.url or EMBEDDED for s in recipe.engines))}
+
     def text(self) -> str:
         """The text of a control file: what differs from nothing at all."""
         data = self.model_dump(mode="json", exclude_defaults=True)
         return yaml.safe_dump(data, sort_keys=False, allow_unicode=True) if data else ""
 
     def _engines(self, recipe: Recipe) -> list[EngineSpec]:
-        known = [(spec.url or EMBEDDED, spec) for spec in recipe.engines]
-        added = self.engines.keys() - {url for url, _ in known}
-        known += [(url, _bare(url)) for url in self.engines if url in added]
-        wanted = [(spec, self.engines.get(url, True)) for url, spec in known]
+        wishes = {_key(url): wish for url, wish in self.engines.items()}
+        known = [(_key(spec.url or EMBEDDED), spec) for spec in recipe.engines]
+        there = {key for key, _ in known}
+        known += [(_key(url), _bare(url)) for url in self.engines if _key(url) not in there]
+        wanted = [(spec, wishes.get(key, True)) for key, spec in known]
         return [_spec(spec, wish) for spec, wish in wanted if wish is not False]
 
 
@@ -101,6 +109,10 @@ def check_control(data: object, name: str, node: yaml.Node | None = None) -> Con
         return Control.model_validate(data)
     except ValidationError as error:
         raise RecipeError(f"{name}: cannot be followed", explained(error, Control, name, node)) from None
+
+
+def _key(url: str) -> str:
+    return url if url == EMBEDDED else server_of(url)
 
 
 def _bare(url: str) -> EngineSpec:

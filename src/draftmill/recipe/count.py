@@ -1,4 +1,4 @@
-"""Counts as people type them."""
+"""Counts as people write them: ``10M``, ``250k``, ``10_000_000``."""
 
 import re
 from decimal import Decimal

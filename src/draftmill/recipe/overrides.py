@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from draftmill.errors import RecipeError
 from draftmill.recipe.count import parse_count
-from draftmill.recipe.model import EngineSpec, as_engine, as_list, check_concurrency, one_of
+from draftmill.recipe.fit import as_engine, as_list, one_of
+from draftmill.recipe.model import EngineSpec, check_concurrency
 from draftmill.recipe.part import Part
 
 

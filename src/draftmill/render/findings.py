@@ -45,13 +45,15 @@ class Code(StrEnum):
 
 class Finding(msgspec.Struct, frozen=True):
     """``message`` is what was seen, ``meaning`` what it does to the data, ``advice`` what to do where something can be
-    done: one sentence each, without an end."""
+    done: one sentence each, without an end. ``recorded`` is what it means instead where no answer is history of a later
+    one, because there is none, or the history is the dataset's own."""
 
     code: Code
     message: str
     meaning: str
     concern: Concern = Concern.ALL
     advice: str = ""
+    recorded: str = ""
 
 
 def concerns(conversation: Conversation) -> set[Concern]:

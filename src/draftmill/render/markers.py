@@ -17,6 +17,9 @@ from draftmill.render.tokenizer import Tokenizer
 
 _CALL_ROLES = (Role.SECTION_OPEN, Role.SECTION_CLOSE, Role.CALL_OPEN, Role.CALL_SEPARATOR, Role.CALL_CLOSE)
 
+_TOKENIZER = "use the tokenizer that the model is served with, or name its own markers (`markers` in the recipe)"
+_OTHER_END = "take it out of `markers.turn_ends`, or name the other markers too (`markers` in the recipe)"
+
 
 class Custom(msgspec.Struct, frozen=True, kw_only=True):
     """What a person says about a model's markers, each as its text; whatever is left out is found as usual.
@@ -61,6 +64,11 @@ class Markers(msgspec.Struct, frozen=True):
         return next((id for id, known in self.roles.items() if known is role), None)
 
     @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """What an engine is asked to stop at: all ids that end an answer, ascending."""
+        return tuple(sorted(self.turn_ends | self.stops))
+
+    @property
     def thinks(self) -> bool:
         """Whether thinking can be told from content."""
         return self.body is Body.HARMONY or self.id(Role.THINK_CLOSE) is not None
@@ -91,7 +99,8 @@ class Markers(msgspec.Struct, frozen=True):
 
 
 def find(tokenizer: Tokenizer, template: ChatTemplate, custom: Custom | None = None) -> tuple[Markers, list[Finding]]:
-    """The markers of a model, and a finding for each that its template or a person names but that is not one token.
+    """The markers of a model, and a finding for each that its template or a person names but that is not one token, or
+    that cannot be what a person says.
 
     Raises RenderError where a person names a family that is not known.
     """
@@ -108,6 +117,11 @@ def find(tokenizer: Tokenizer, template: ChatTemplate, custom: Custom | None = N
             findings.append(_not_one_token(tokenizer, role, text))
     _drop_halves(roles)
     ends = {text: single(tokenizer, text) for text in family.turn_ends}
+    for text, id in ends.items():
+        if id is None and (text in asked.turn_ends or template.mentions(text)):
+            findings.append(_no_end(_split(tokenizer, text, "turn ends"), _TOKENIZER))
+        elif id in roles and text in asked.turn_ends:
+            findings.append(_no_end(f"the marker {text!r} ({roles[id]}) cannot end a turn as well", _OTHER_END))
     turn_ends = {*template.turn_ends, *(id for id in ends.values() if id is not None)} - roles.keys()
     texts = {id: text for id, text in texts.items() if id in roles} | {i: t for t, i in ends.items() if i in turn_ends}
     known = set(roles.values())
@@ -198,11 +212,22 @@ def _drop_halves(roles: dict[int, Role]) -> None:
 
 
 def _not_one_token(tokenizer: Tokenizer, role: Role, text: str) -> Finding:
-    (ids,) = tokenizer.encode([text])
-    message = f"the marker {text!r} ({role}) is {len(ids)} tokens in this tokenizer, not one"
-    advice = "use the tokenizer that the model is served with, or name its own markers (`markers` in the recipe)"
+    message = _split(tokenizer, text, role)
     if role in (Role.THINK_OPEN, Role.THINK_CLOSE):
         meaning = "thinking cannot be told from content: it stays in the content of earlier turns"
-        return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS, advice)
+        recorded = "thinking cannot be told from content; the recorded history does not need it"
+        return Finding(Code.MARKER_SPLIT, message, meaning, Concern.TURNS, _TOKENIZER, recorded)
     meaning = "tool calls cannot be told from content: a conversation ends at the first call that it would need"
-    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.CALLS, advice)
+    recorded = "tool calls of an answer cannot be told from content; recorded calls are rendered as the template does"
+    return Finding(Code.MARKER_SPLIT, message, meaning, Concern.CALLS, _TOKENIZER, recorded)
+
+
+def _no_end(message: str, advice: str) -> Finding:
+    """Of a text that cannot be sent to an engine as the end of an answer."""
+    meaning = "no engine is asked to stop there: an answer goes on behind it, to another end or its limit"
+    return Finding(Code.MARKER_SPLIT, message, meaning, advice=advice)
+
+
+def _split(tokenizer: Tokenizer, text: str, what: str) -> str:
+    (ids,) = tokenizer.encode([text])
+    return f"the marker {text!r} ({what}) is {len(ids)} tokens in this tokenizer, not one"

@@ -129,7 +129,8 @@ def _calls(renders: _Renders) -> tuple[Form, list[Finding]]:
     verb, code = ("leaves out", Code.CALLS_IGNORED) if seen else ("refuses", Code.CALLS_REFUSED)
     meaning = "results stand without their calls; turn by turn, a conversation ends where a later turn would need one"
     message = f"the chat template {verb} the tool calls of earlier answers"
-    return Form(), [Finding(code, message, meaning, Concern.CALLS, _OTHER_TEMPLATE)]
+    recorded = "results stand without their calls"
+    return Form(), [Finding(code, message, meaning, Concern.CALLS, _OTHER_TEMPLATE, recorded)]
 
 
 def _well_written(text: str) -> bool:
@@ -153,7 +154,10 @@ def _parallel(renders: _Renders, form: Form) -> list[Finding]:
         return []
     verb, code = ("refuses", Code.PARALLEL_REFUSED) if text is None else ("leaves out", Code.PARALLEL_IGNORED)
     message = f"the chat template {verb} all but one of an answer's tool calls"
-    return [Finding(code, message, "a conversation ends at an answer that makes several", Concern.CALLS)]
+    what = "become error rows" if text is None else "lose the others"
+    recorded = f"conversations with a recorded answer that makes several {what}"
+    meaning = "a conversation ends at an answer that makes several"
+    return [Finding(code, message, meaning, Concern.CALLS, recorded=recorded)]
 
 
 def _reasoning(renders: _Renders, form: Form, markers: Markers) -> tuple[Form, list[Finding]]:

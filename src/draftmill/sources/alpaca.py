@@ -30,19 +30,25 @@ def recognise(row: Mapping[str, Any], column: str | None = None) -> str | None:
 
 
 def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
-    """The row's instruction, with its input below it. Raises RowFault."""
+    """The row's instruction, with its input below it, and the output as its recorded answer. Raises RowFault."""
     if column not in (None, _COLUMN):
         raise RowFault(f"no column {column!r} in this format: it has {_COLUMN!r}")
     if not any(name in row for name in _BESIDE):
         raise RowFault(f"no column {', '.join(map(repr, _BESIDE))} beside {_COLUMN!r}")
     said = "\n\n".join(filter(None, (prompt.text(row, _COLUMN), _input(row))))
-    return recorded(row, [*_history(row), {"role": USER, "content": said}])
+    return recorded(row, [*_history(row), {"role": USER, "content": said}, *prompt.answer(_beside(row, "output")[0])])
+
+
+def _beside(row: Mapping[str, Any], name: str) -> tuple[object, str]:
+    """What a row has of this name, or the first of its instances has, and where that stands."""
+    found, instances = row.get(name), row.get("instances")
+    if found is None and isinstance(instances, list) and instances and isinstance(instances[0], dict):
+        return instances[0].get(name), f"{name!r} of the first of 'instances'"
+    return found, f"column {name!r}"
 
 
 def _input(row: Mapping[str, Any]) -> str:
-    found, instances, place = row.get("input"), row.get("instances"), "column 'input'"
-    if found is None and isinstance(instances, list) and instances and isinstance(instances[0], dict):
-        found, place = instances[0].get("input"), "'input' of the first of 'instances'"
+    found, place = _beside(row, "input")
     if found is not None and not isinstance(found, str):
         raise RowFault(f"{place} is {json_text.kind(found)}, not a text")
     return found if found and found.strip() and found.strip().lower() not in _NO_INPUT else ""

@@ -23,10 +23,11 @@ def recognise(row: Mapping[str, Any], column: str | None = None) -> str | None:
 
 
 def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
-    """The row's task. Raises RowFault."""
+    """The row's task, and the output as its recorded answer. Raises RowFault."""
     if _mark(row) is None:
         raise RowFault(f"no column {', '.join(map(repr, _MARKS))}")
-    return recorded(row, [{"role": USER, "content": prompt.text(row, column or _COLUMN)}])
+    asked = {"role": USER, "content": prompt.text(row, column or _COLUMN)}
+    return recorded(row, [asked, *prompt.answer(row.get("output"))])
 
 
 def _mark(row: Mapping[str, Any]) -> str | None:

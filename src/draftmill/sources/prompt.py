@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+from draftmill.records import Message
 from draftmill.sources import json_text
-from draftmill.sources.canonical import USER
+from draftmill.sources.canonical import ASSISTANT, USER
 from draftmill.sources.fault import RowFault
 from draftmill.sources.history import Recorded, recorded
+from draftmill.sources.thinking import without
 
 NAME = "prompt"
 
 _COLUMNS = ("prompt", "instruction", "question", "query", "problem", "text", "input")  # the surest first
+_ANSWERS = ("response", "completion", "output", "answer")
 _PLACEHOLDERS = ("-",)  # OpenCodeReasoning: the text must be fetched from where it was first published
 
 
@@ -21,14 +24,21 @@ def recognise(row: Mapping[str, Any], column: str | None = None) -> str | None:
 
 
 def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
-    """The row's prompt. Raises RowFault."""
+    """The row's prompt, and the answer that stands beside it. Raises RowFault."""
     name = _column(row, column)
     if name is None:
         expected = repr(column) if column else ", ".join(_COLUMNS)
         there = next((c for c in ((column,) if column else _COLUMNS) if c in row), None)
         found = f" ({there!r} is {json_text.kind(row[there])})" if there else ""
         raise RowFault(f"no text in column {expected}{found}")
-    return recorded(row, [{"role": USER, "content": text(row, name)}])
+    beside = next((said for each in _ANSWERS if each != name and (said := answer(row.get(each)))), [])
+    return recorded(row, [{"role": USER, "content": text(row, name)}, *beside])
+
+
+def answer(value: object) -> list[Message]:
+    """What a row recorded as the answer, where that is a text that says something: it is not sent."""
+    said = without(value) if isinstance(value, str) else ""
+    return [{"role": ASSISTANT, "content": said}] if said.strip() else []
 
 
 def text(row: Mapping[str, Any], name: str) -> str:

@@ -13,9 +13,9 @@ import msgspec
 
 from draftmill.engines.simulated import Draw, Lengths, ServerSpec, Speed, Trouble, storm
 from draftmill.errors import StorageError
+from draftmill.ids import encode
 from draftmill.journal import index as indices
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.reader import encode
 from draftmill.ledger import standing
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.rows import refresh_rows

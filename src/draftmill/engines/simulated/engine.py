@@ -45,7 +45,7 @@ class SimulatedEngine:
             raise PromptFault(reason)
         telling = asyncio.create_task(self._tell(request.tag, on_ids)) if on_ids else None
         try:
-            sequence = await self.host.generate(request.tag, request.prompt_ids, request.limit, request.seed)
+            sequence = await self.host.generate(request.tag, list(request.prompt_ids), request.limit, request.seed)
         except (Refused, Gone) as error:
             raise self._fault(error) from None
         finally:
