@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.order import conversation_id
 from draftmill.plan.demand import ANSWER, PROMPT, demands
-from draftmill.plan.history import Seen, identities, loads, seen, starts
+from draftmill.plan.history import Seen, identities, loads, pace, seen, starts
 from draftmill.recipe import Plan, Recipe
 from draftmill.records import Completion, Finish, Prompt
 
@@ -85,12 +86,25 @@ def test_where_each_figure_comes_from(tmp_path: Path) -> None:
 
 def test_loads(tmp_path: Path) -> None:
     path = tmp_path / "load.jsonl"
-    lines = [{"load": {"running": 8, "generation_rate": r}} for r in (90, 100, 110)]
-    lines += [{"load": {"running": 16, "generation_rate": 150}}] * 3 + [{"load": {"running": 20, "generation_rate": 1}}]
+    lines: list[Any] = [{"load": {"running": 8, "generation_rate": r, "kv_total": 9}} for r in (90, 100, 110)]
+    lines += [{"load": {"running": 16, "generation_rate": 150, "kv_total": 9}}] * 3
+    lines += [{"load": {"running": 20, "generation_rate": 1, "kv_total": 9}}]
+    lines += [{"load": {"running": 30, "generation_rate": 1}}] * 3
     lines += [{"load": None}, {"load": {"running": 0, "generation_rate": 5}}, {"other": 1}]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "torn {")
     assert loads(path) == [(8, 100), (16, 150)]
     assert loads(tmp_path / "none") == []
+
+
+def test_the_pace_of_a_run_as_a_whole(tmp_path: Path) -> None:
+    """60 answers of 100 tokens that took a second each, 8 at once: 800 tokens a second."""
+    folder = run(tmp_path / "r", dict.fromkeys(range(60), 100))
+    folder.load.write_text('{"in_flight": 2}\n' + '{"in_flight": 8}\n' * 5 + "{}\ntorn {")
+    journal = folder.dataset("a").journal
+    journal.write_bytes(journal.read_bytes() + b"torn {")
+    assert pace(folder.load, [journal, tmp_path / "none"]) == (8, 800)
+    assert pace(tmp_path / "none", [journal]) is None
+    assert pace(folder.load, []) is None
 
 
 def test_what_servers_said_is_a_start(tmp_path: Path) -> None:

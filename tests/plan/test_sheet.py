@@ -11,7 +11,7 @@ from draftmill.errors import UsageFault
 from draftmill.plan.model import Drafter
 from draftmill.plan.sheet import draw
 from draftmill.recipe import Start
-from tests.plan.reference import LOADS, STARTS, gathered, sheet
+from tests.plan.reference import STARTS, gathered, sheet
 
 
 def test_the_reference_run(tmp_path: Path) -> None:
@@ -102,10 +102,18 @@ def test_what_only_a_person_can_say(tmp_path: Path, plan: dict[str, Any], said: 
 
 
 def test_a_guess_says_so_and_has_a_wide_range(tmp_path: Path) -> None:
-    fitted, guessed = sheet(tmp_path), sheet(tmp_path, loads=LOADS[:1], loaded="72.33GiB")
+    fitted, guessed = sheet(tmp_path), sheet(tmp_path, loads=[], loaded="72.33GiB")
     assert guessed.span and fitted.span
     assert guessed.span.high / guessed.span.low > fitted.span.high / fitted.span.low
     assert any("guess" in note for note in guessed.notes)
+
+
+def test_one_load_holds_near_itself(tmp_path: Path) -> None:
+    loaded, facts, wanted = gathered(tmp_path, loads=[])
+    near, far = (draw(loaded.plan, msgspec.structs.replace(facts, pace=(n, 15.0 * n)), wanted) for n in (47.0, 8.0))
+    assert near.rate == far.rate == pytest.approx(15 * 47)
+    assert near.span and far.span and far.span.high > near.span.high
+    assert near.speed_from == "one load, 47 at once"
 
 
 def test_replicas_share_the_work(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def gather(recipe: "Recipe", base: Path, out: Path, *, ask: bool = False) -> "tu
         kinds=tuple(engine.kind for engine in recipe.engines),
         loads=history.loads(folder.load),
         starts=history.starts(servers, plan),
+        pace=history.pace(folder.load, [folder.dataset(d.name).journal for d in recipe.datasets]),
         host=host,
         disk=machine.disk_free(out),
         checkpoints=recipe.checkpoint_partials is not None,

@@ -101,11 +101,9 @@ def _server(sheet: Sheet, facts: Facts) -> None:
         )
         label("", ONE_SENTENCE)
     if sheet.rate and sheet.speed:
-        label(
-            "speed",
-            f"{count(sheet.rate)} tok/s at {sheet.running} running{each} (a step takes "
-            f"{sheet.speed.base * 1e3:.1f} + {sheet.speed.per_sequence * 1e3:.3f} · n ms: {sheet.speed_from})",
-        )
+        base, each_more = sheet.speed.base * 1e3, sheet.speed.per_sequence * 1e3
+        step = f"a step takes {base:.1f} + {each_more:.3f} · n ms: " if each_more else ""
+        label("speed", f"{count(sheet.rate)} tok/s at {sheet.running} running{each} ({step}{sheet.speed_from})")
     else:
         label("speed", sheet.speed_from, style="yellow")
 

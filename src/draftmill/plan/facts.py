@@ -19,7 +19,7 @@ _BESIDE = 1.04  # of the weights divided evenly: replicas and what loading leave
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """``cap`` is how many requests one replica gets at once, None where the governor finds out; ``kinds`` are those of
-    the recipe's engines; ``loads`` and ``starts`` those observed by the run; ``host`` the bytes that the host
+    the recipe's engines; ``loads``, ``starts`` and ``pace`` those observed by the run; ``host`` the bytes that the host
     has, ``disk`` those free in the run's folder; None where nobody knows."""
 
     machine: Machine
@@ -30,6 +30,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     loads: list[tuple[float, float]] = []
     starts: list[Start] = []
+    pace: tuple[float, float] | None = None
     host: float | None = None
     disk: float | None = None
     checkpoints: bool = True

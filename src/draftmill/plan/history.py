@@ -1,6 +1,7 @@
 """What a run's folder already knows: the lengths of its prompts and answers, and the loads of its servers."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -86,11 +87,13 @@ class _Sample(msgspec.Struct):
 class _Load(msgspec.Struct):
     running: float = 0
     generation_rate: float | None = None
+    kv_total: int | None = None
 
 
 def loads(path: Path) -> list[tuple[float, float]]:
     """(requests running, tokens a second) out of ``load.jsonl``: the mean rate at each number, where it was seen often
-    enough. None of it may fail a plan."""
+    enough. What a server without a figure of its cache (llama.cpp) says of its rate is of its last answers, and no
+    measure of what it does. None of it may fail a plan."""
     rates: dict[int, list[float]] = {}
     decoder = msgspec.json.Decoder(_Sample)
     try:
@@ -100,11 +103,54 @@ def loads(path: Path) -> list[tuple[float, float]]:
                     load = decoder.decode(line).load
                 except (msgspec.DecodeError, msgspec.ValidationError):
                     continue
-                if load and load.running >= 1 and load.generation_rate:
+                if load and load.kv_total and load.running >= 1 and load.generation_rate:
                     rates.setdefault(round(load.running), []).append(load.generation_rate)
     except OSError:
         return []
     return [(float(n), sum(r) / len(r)) for n, r in sorted(rates.items()) if len(r) >= _STEADY]
+
+
+class _Answer(msgspec.Struct):
+    """What the pace of a run needs of a journal line."""
+
+    completion_tokens: int
+    seconds: float
+    partial: bool = False
+    continued: int = 0
+
+
+def pace(path: Path, journals: Iterable[Path]) -> tuple[float, float] | None:
+    """(requests in flight, tokens a second) of a run as a whole: what its answers took, times how many were under way.
+
+    The seconds of an answer hold its queueing and its prefill, so this is the pace of all there is to do, at the one
+    number of requests that the run had in flight most of the time. None where that is not known.
+    """
+    flown: list[float] = []
+    tokens = seconds = 0.0
+    flying, answers = msgspec.json.Decoder(_Flight), msgspec.json.Decoder(_Answer)
+    for line in _lines(path):
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            flown.append(flying.decode(line).in_flight)
+    for journal in journals:
+        for line in _lines(journal):
+            with suppress(msgspec.DecodeError, msgspec.ValidationError):
+                answer = answers.decode(line)
+                if not answer.partial and not answer.continued and answer.seconds > 0:
+                    tokens, seconds = tokens + answer.completion_tokens, seconds + answer.seconds
+    usual = sorted(flown)[len(flown) // 2] if flown else 0
+    return (usual, usual * tokens / seconds) if usual and seconds else None
+
+
+class _Flight(msgspec.Struct):
+    in_flight: float
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            yield from file
+    except OSError:
+        return
 
 
 def identities(path: Path) -> list[Identity]:

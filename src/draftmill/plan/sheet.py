@@ -19,6 +19,8 @@ from draftmill.plan.facts import Facts
 from draftmill.recipe import Plan
 
 VLLM_FRACTION = 0.92  # what --gpu-memory-utilization is where it is not given
+_GUESSED = "guessed"
+_NEAR = 0.25  # so far from the one load that was seen, its rate holds
 _FIT_ERROR, _GUESS_ERROR = 0.12, 1.0  # of a speed from observed loads (bench: 10 %), of one from the data sheet
 
 
@@ -85,8 +87,9 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
 
     fits = decodes.fit(tokens, held) if held else 0
     running = fitting(held)
-    pace, pace_from = _speed(plan, facts, held)
-    shares, span = _spans(plan, work, pace, pace_from, fitting)
+    seen = _speed(plan, facts, held)
+    pace = seen.speed
+    shares, span = _spans(plan, work, seen, fitting)
     requests = facts.cap or max(running, 1)
     graphs, left, needed = _headroom(plan, facts, engine, memory, fraction, requests)
     rate = pace.rate(running) * plan.dp if pace and running else None
@@ -108,7 +111,7 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
         fits=fits,
         running=running,
         speed=pace,
-        speed_from=pace_from,
+        speed_from=seen.source,
         rate=rate,
         left=left,
         graphs=graphs,
@@ -119,7 +122,7 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
         binds=_binds(running, fits, most, states, facts.cap, pace, facts, sizes),
         disk=sizes,
         refusals=refusals,
-        notes=_notes(demands, tokens, context, pace_from, sizes, facts),
+        notes=_notes(demands, tokens, context, seen.source, sizes, facts),
         launch=commands(_launch(plan, facts, engine, context)),
     )
 
@@ -161,37 +164,53 @@ def _tokens(
     return whole, Memory(whole, 0.0).tokens(1.0, each), states
 
 
-def _speed(plan: Plan, facts: Facts, held: float) -> tuple[Speed | None, str]:
+class _Pace(msgspec.Struct, frozen=True):
+    """How fast a server decodes, who says so, and how far off that may be; ``at`` the one load that it was seen at."""
+
+    speed: Speed | None
+    source: str
+    off: float = _GUESS_ERROR
+    at: float | None = None
+
+    def error(self, running: float) -> float:
+        """The relative error at so many running: one load says little of another."""
+        if self.at is None or abs(running / self.at - 1) < _NEAR:
+            return self.off
+        return _GUESS_ERROR
+
+
+def _speed(plan: Plan, facts: Facts, held: float) -> _Pace:
     points = [(load.running, load.rate) for load in plan.loads]
     source = f"{len(points)} observed loads"
-    if len({n for n, _ in points}) < 2:
+    if len({n for n, _ in points}) < 2 and len({n for n, _ in facts.loads}) >= 2:
         points, source = facts.loads, f"{len(facts.loads)} loads of the run"
     if len({n for n, _ in points}) >= 2:
-        return speed.sane(speed.fit(points)), source
+        return _Pace(speed.sane(speed.fit(points)), source, _FIT_ERROR)
+    if one := (*points, *facts.loads, facts.pace)[0]:
+        return _Pace(Speed(one[0] / one[1], 0.0), f"one load, {one[0]:g} at once", _FIT_ERROR, one[0])
     shape, size = facts.model.shape, facts.loaded(plan)
     if facts.card is None or size is None or not held:
-        return None, "unknown: give two observed loads"
+        return _Pace(None, "unknown: give an observed load")
     kept = of_sequence(shape, plan.kv, int(held)) / (1 if shape.mla else plan.tp) / plan.pp
     guessed = speed.guess(size, facts.card.bandwidth, held=kept, experts=shape.experts, chosen=shape.chosen)
-    return guessed, "guessed"
+    return _Pace(guessed, _GUESSED)
 
 
 def _spans(
     plan: Plan,
     work: Sequence[Demand],
-    pace: Speed | None,
-    pace_from: str,
+    pace: _Pace,
     fitting: Callable[[float], int],
 ) -> tuple[list[Share], Span | None]:
     shares = []
-    off = _GUESS_ERROR if pace_from == "guessed" else _FIT_ERROR
     for demand in work:
         at_once = fitting(demand.part.held)
         span = None
-        if pace and at_once:
+        if pace.speed and at_once:
+            off = pace.error(at_once)
             prefilled = demand.left / demand.answers.mean * demand.prompt
             error = sqrt(off**2 + (2 * demand.answers.error) ** 2) if demand.answers.seen else sqrt(off**2 + 0.3**2)
-            span = duration.of(Work(demand.left, prefilled, at_once), pace, servers=plan.dp, error=error)
+            span = duration.of(Work(demand.left, prefilled, at_once), pace.speed, servers=plan.dp, error=error)
         shares.append(Share(demand.name, at_once, span))
     known = [s.span for s in shares if s.span]
     return shares, duration.together(known) if known and len(known) == len(shares) else None
@@ -276,7 +295,7 @@ def _binds(
     if pace and pace.per_sequence * running > pace.base:
         gain = pace.rate(2 * running) / pace.rate(running) - 1
         return f"{what}; beyond it compute: twice as many at once would give {gain:.0%} more"
-    if pace:
+    if pace and pace.per_sequence:
         return f"{what}; twice as many at once would give {pace.rate(2 * running) / pace.rate(running) - 1:.0%} more"
     return what
 
@@ -309,7 +328,7 @@ def _notes(
         notes.append(f"prompts of {', '.join(assumed)} are assumed: `draftmill prepare` makes them")
     if early := [d.name for d in demands if "first" in d.answers_from]:
         notes.append(f"the answers seen of {', '.join(early)} are the first to finish, so rather short")
-    if pace_from == "guessed":
+    if pace_from == _GUESSED:
         notes.append("the speed is a guess from the card's bandwidth: give two observed loads in `plan: loads`")
     if short := [d.name for d in demands if d.enough is False]:
         notes.append(f"{', '.join(short)}: fewer prompts than the budget needs; it will end exhausted")
