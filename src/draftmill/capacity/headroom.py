@@ -65,3 +65,8 @@ def left(free: float, fraction: float, graphs: float) -> float:
 def highest_fraction(free: float, graphs: float, needed: float) -> float:
     """The largest fraction, in hundredths, that leaves a prefill what it needs."""
     return int((1 - (graphs + needed) / free) * 100) / 100
+
+
+def gib(bytes: float) -> str:
+    """Bytes for people."""
+    return f"{bytes / GIB:,.1f} GiB"

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.text import Text
 
 from draftmill.capacity.duration import Span
-from draftmill.capacity.headroom import GIB
+from draftmill.capacity.headroom import GIB, gib
 from draftmill.capacity.host import GB, ONE_SENTENCE, in_all
 from draftmill.capacity.kv import whole
 from draftmill.cli.console import advise, count, duration, err, label, many, table
 from draftmill.plan.demand import Demand
 from draftmill.plan.facts import Facts
-from draftmill.plan.sheet import Sheet, gib
+from draftmill.plan.sheet import Sheet
 
 _NAMES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
 

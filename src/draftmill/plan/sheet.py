@@ -6,22 +6,21 @@ from math import sqrt
 
 import msgspec
 
-from draftmill.capacity import decodes, disk, duration, headroom, host, lengths, pool, refusal, speed
+from draftmill.capacity import decodes, disk, duration, headroom, host, pool, refusal
 from draftmill.capacity.duration import Span, Work
-from draftmill.capacity.headroom import GIB
-from draftmill.capacity.kv import cell, of_sequence
+from draftmill.capacity.kv import cell
 from draftmill.capacity.launch import Launch, commands
 from draftmill.capacity.pool import Memory
 from draftmill.capacity.refusal import Refusal
 from draftmill.capacity.speed import Speed
 from draftmill.plan.demand import Demand
 from draftmill.plan.facts import Facts
+from draftmill.plan.pace import Pace
+from draftmill.plan.pace import pace as pace_of
+from draftmill.plan.verdict import binds, notes
 from draftmill.recipe import Plan
 
 VLLM_FRACTION = 0.92  # what --gpu-memory-utilization is where it is not given
-_GUESSED = "guessed"
-_NEAR = 0.25  # so far from the one load that was seen, its rate holds
-_FIT_ERROR, _GUESS_ERROR = 0.12, 1.0  # of a speed from observed loads (bench: 10 %), of one from the data sheet
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -87,7 +86,7 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
 
     fits = decodes.fit(tokens, held) if held else 0
     running = fitting(held)
-    seen = _speed(plan, facts, held)
+    seen = pace_of(plan, facts, held)
     pace = seen.speed
     shares, span = _spans(plan, work, seen, fitting)
     requests = facts.cap or max(running, 1)
@@ -119,10 +118,10 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
         hicache_tokens=host.distinct_tokens(plan.hicache, each) if plan.hicache else 0,
         shares=shares,
         span=span,
-        binds=_binds(running, fits, most, states, facts.cap, pace, facts, sizes),
+        binds=binds(running, fits, most, states, facts.cap, pace, facts, sizes),
         disk=sizes,
         refusals=refusals,
-        notes=_notes(demands, tokens, context, seen.source, sizes, facts),
+        notes=notes(demands, tokens, context, seen.source, sizes, facts),
         launch=commands(_launch(plan, facts, engine, context)),
     )
 
@@ -164,42 +163,10 @@ def _tokens(
     return whole, Memory(whole, 0.0).tokens(1.0, each), states
 
 
-class _Pace(msgspec.Struct, frozen=True):
-    """How fast a server decodes, who says so, and how far off that may be; ``at`` the one load that it was seen at."""
-
-    speed: Speed | None
-    source: str
-    off: float = _GUESS_ERROR
-    at: float | None = None
-
-    def error(self, running: float) -> float:
-        """The relative error at so many running: one load says little of another."""
-        if self.at is None or abs(running / self.at - 1) < _NEAR:
-            return self.off
-        return _GUESS_ERROR
-
-
-def _speed(plan: Plan, facts: Facts, held: float) -> _Pace:
-    points = [(load.running, load.rate) for load in plan.loads]
-    source = f"{len(points)} observed loads"
-    if len({n for n, _ in points}) < 2 and len({n for n, _ in facts.loads}) >= 2:
-        points, source = facts.loads, f"{len(facts.loads)} loads of the run"
-    if len({n for n, _ in points}) >= 2:
-        return _Pace(speed.sane(speed.fit(points)), source, _FIT_ERROR)
-    if one := (*points, *facts.loads, facts.pace)[0]:
-        return _Pace(Speed(one[0] / one[1], 0.0), f"one load, {one[0]:g} at once", _FIT_ERROR, one[0])
-    shape, size = facts.model.shape, facts.loaded(plan)
-    if facts.card is None or size is None or not held:
-        return _Pace(None, "unknown: give an observed load")
-    kept = of_sequence(shape, plan.kv, int(held)) / (1 if shape.mla else plan.tp) / plan.pp
-    guessed = speed.guess(size, facts.card.bandwidth, held=kept, experts=shape.experts, chosen=shape.chosen)
-    return _Pace(guessed, _GUESSED)
-
-
 def _spans(
     plan: Plan,
     work: Sequence[Demand],
-    pace: _Pace,
+    pace: Pace,
     fitting: Callable[[float], int],
 ) -> tuple[list[Share], Span | None]:
     shares = []
@@ -269,37 +236,6 @@ def _refusals(
     return [r for r in found if r]
 
 
-def _binds(
-    running: int,
-    fits: int,
-    most: int,
-    states: int | None,
-    cap: int | None,
-    pace: Speed | None,
-    facts: Facts,
-    sizes: dict[str, float],
-) -> str:
-    if not running:
-        return "nothing runs: the KV cache does not hold one request"
-    needed = sizes["prompts"] + sizes["journal"] + sizes["rows"]
-    if facts.disk is not None and needed > facts.disk:
-        return f"the disk: {needed / 1e9:,.1f} GB are needed, {facts.disk / 1e9:,.1f} GB are free"
-    if cap is not None and running == cap and fits > cap:
-        what = f"the concurrency of {cap}: the KV cache would hold {fits}"
-    elif states is not None and running == states:
-        what = f"the states of the linear layers: {states} sequences"
-    elif running == most:
-        what = f"the server's limit of {most} requests"
-    else:
-        what = f"the KV cache: {running} requests fill it"
-    if pace and pace.per_sequence * running > pace.base:
-        gain = pace.rate(2 * running) / pace.rate(running) - 1
-        return f"{what}; beyond it compute: twice as many at once would give {gain:.0%} more"
-    if pace and pace.per_sequence:
-        return f"{what}; twice as many at once would give {pace.rate(2 * running) / pace.rate(running) - 1:.0%} more"
-    return what
-
-
 def _disk(facts: Facts, demands: Sequence[Demand]) -> dict[str, float]:
     """Bytes by file, for all datasets; hidden states of the rows are none that a run writes."""
     shape, answers = facts.model.shape, sum(d.needed for d in demands)
@@ -313,35 +249,6 @@ def _disk(facts: Facts, demands: Sequence[Demand]) -> dict[str, float]:
         "rows": disk.rows(answers, tokens, prompts, shape.vocab),
         "hidden_states": disk.hidden_states(tokens + prompts, shape.hidden),
     }
-
-
-def _notes(
-    demands: Sequence[Demand], tokens: int, context: int, pace_from: str, sizes: dict[str, float], facts: Facts
-) -> list[str]:
-    notes = []
-    if assumed := [d.name for d in demands if d.answers_from == "assumed"]:
-        notes.append(
-            f"answers of {', '.join(assumed)} are assumed (log-normal, σ {lengths.SIGMA}): `run --limit 40` shows "
-            "them, or give their means in `plan: answers`"
-        )
-    if assumed := [d.name for d in demands if d.prompt_from == "assumed"]:
-        notes.append(f"prompts of {', '.join(assumed)} are assumed: `draftmill prepare` makes them")
-    if early := [d.name for d in demands if "first" in d.answers_from]:
-        notes.append(f"the answers seen of {', '.join(early)} are the first to finish, so rather short")
-    if pace_from == _GUESSED:
-        notes.append("the speed is a guess from the card's bandwidth: give two observed loads in `plan: loads`")
-    if short := [d.name for d in demands if d.enough is False]:
-        notes.append(f"{', '.join(short)}: fewer prompts than the budget needs; it will end exhausted")
-    room = pool.longest_prompt(tokens, context) if tokens else 0
-    if cut := [d.name for d in demands if d.longest < room < d.longest + d.limit and d.limit <= room]:
-        notes.append(f"the longest prompts of {', '.join(cut)} leave less than their lane's limit in the context")
-    taken = [gpu for gpu in facts.machine.gpus if gpu.memory - gpu.free > 2 * GIB]
-    if taken and facts.card and facts.card.name == taken[0].name:
-        most = max(gpu.memory - gpu.free for gpu in taken)
-        notes.append(f"{len(taken)} GPUs here are in use, by up to {gib(most)}: the plan takes them as free")
-    if facts.disk is not None and sizes["hidden_states"] > facts.disk:
-        notes.append("the hidden states of all rows would not fit this disk: take them in parts")
-    return notes
 
 
 def _launch(plan: Plan, facts: Facts, engine: str, context: int) -> Launch:
@@ -362,8 +269,3 @@ def _launch(plan: Plan, facts: Facts, engine: str, context: int) -> Launch:
         trusted=facts.trusted,
         on_gpu=facts.on_gpu(plan),
     )
-
-
-def gib(bytes: float) -> str:
-    """Bytes for people."""
-    return f"{bytes / GIB:,.1f} GiB"
