@@ -10,7 +10,7 @@ from draftmill.recipe import Plan
 
 GUESSED = "guessed"
 _NEAR = 0.25  # so far from the one load that was seen, its rate holds
-_FIT_ERROR, _GUESS_ERROR = 0.12, 1.0  # of a speed from observed loads (bench: 10 %), of one from the data sheet
+_FIT_ERROR, _GUESS_ERROR = 0.12, 1.0  # around a line through loads (the reference run's lie within it), of a guess
 
 
 class Pace(msgspec.Struct, frozen=True):
