@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from draftmill import __version__
-from draftmill.cli import adopt, control, drift, export, init, plan, prepare, quickstart, run
+from draftmill.cli import adopt, control, drift, export, init, monitor, plan, prepare, quickstart, run
 from draftmill.cli.console import say_error
 from draftmill.errors import DraftmillError, StorageError
 
@@ -24,6 +24,7 @@ app.command()(plan.plan)
 app.command()(prepare.prepare)
 app.command()(adopt.adopt)
 app.command()(run.run)
+app.command()(monitor.monitor)
 app.command()(control.control)
 app.command()(drift.drift)
 app.command()(export.export)

@@ -12,7 +12,7 @@ from draftmill.ids import encode
 from draftmill.ledger.order import ID_BYTES
 from draftmill.mill.reading import Spooled
 from draftmill.recipe import Dataset
-from draftmill.records import Conversation, Prompt
+from draftmill.records import Prompt
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Concern, concerns
@@ -212,20 +212,10 @@ class Rendering:
 
     def _encoded(self, spooled: list[Spooled]) -> list[tuple[list[int], str]]:
         """(ids, "") or ([], why the template refuses it) of each conversation; the ids of what has them already."""
-        texts = [("", "") if s.loss_mask is not None else self._text(s.conversation) for s in spooled]
-        due = [text for s, (text, fault) in zip(spooled, texts, strict=True) if s.loss_mask is None and not fault]
-        encoded = iter(self._tokenizer.encode_many(due))
-        return [
-            (s.input_ids, "") if s.loss_mask is not None else ([] if fault else next(encoded), fault)
-            for s, (_, fault) in zip(spooled, texts, strict=True)
-        ]
-
-    def _text(self, conversation: Conversation) -> tuple[str, str]:
-        """(rendered text, "") or ("", why the template refuses it)."""
-        try:
-            return self._dialect.text(conversation), ""
-        except RenderError as error:
-            return "", error.message
+        texts = self._dialect.texts([s.conversation for s in spooled if s.loss_mask is None])
+        encoded = iter(self._tokenizer.encode_many([text for text in texts if isinstance(text, str)]))
+        made = iter([([], text.message) if isinstance(text, RenderError) else (next(encoded), "") for text in texts])
+        return [next(made) if s.loss_mask is None else (s.input_ids, "") for s in spooled]
 
 
 def _elsewhere(dataset: Dataset, context: int | None, copy: Copy) -> Rendering:

@@ -55,6 +55,7 @@ class Wordbook:
     def __init__(self, cuts: "list[regex.Pattern[str]]", added: dict[str, int], model: Any) -> None:
         *self._first, self._words = cuts
         self._between = regex.compile(f"({self._words.pattern})")
+        self._ascii = _ascii(self._words.pattern)
         self._added = added
         texts = sorted(added, key=len, reverse=True)  # of two that begin alike the longer one
         self._apart = re.compile(f"({'|'.join(map(re.escape, texts))})") if texts else None
@@ -102,7 +103,7 @@ class Wordbook:
 
     def _cut(self, piece: str) -> Iterator[int]:
         """The ids of the words of what stands between cuts."""
-        words = self._words.findall(piece)
+        words = (self._ascii if piece.isascii() else self._words).findall(piece)
         if sum(map(len, words)) != len(piece):  # what stands between the matches is a word too
             words = [each for each in self._between.split(piece) if each]
         return chain.from_iterable(map(self._known.__getitem__, words))
@@ -157,6 +158,20 @@ def _cuts(made: Any) -> "list[regex.Pattern[str]] | None":
         return [regex.compile(f"({each.pattern})") for each in compiled[:-1]] + compiled[-1:]
     except regex.error:
         return None
+
+
+def _ascii(pattern: str) -> "re.Pattern[str] | regex.Pattern[str]":
+    """The same expression for plain English, where the engine that knows of ASCII only is twice as fast."""
+    for category, letters in ((r"\p{L}", "A-Za-z"), (r"\p{N}", "0-9")):
+        pattern = re.sub(  # within brackets and on its own
+            r"(\[(?:[^\]\\]|\\.)*\])|" + re.escape(category),
+            lambda found, c=category, s=letters: found[1].replace(c, s) if found[1] else f"[{s}]",  # type: ignore[misc]
+            pattern,
+        )
+    try:
+        return regex.compile(pattern) if r"\p" in pattern else re.compile(pattern)
+    except re.error:
+        return regex.compile(pattern)
 
 
 def _pattern(step: dict[str, Any]) -> str | None:
