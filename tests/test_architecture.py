@@ -14,6 +14,7 @@ FLOORS = {
     "errors": 0,
     "examples": 0,
     "recipe": 1,
+    "capacity": 1,
     "journal": 2,
     "sources": 2,
     "render": 2,
@@ -21,6 +22,7 @@ FLOORS = {
     "ledger": 3,
     "mill": 4,
     "export": 4,
+    "plan": 4,
     "watch": 4,
     "cli": 5,
 }

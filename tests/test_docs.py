@@ -12,7 +12,20 @@ from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Tally
 from draftmill.mill.drift import DriftFile, Example, Figure
 from draftmill.mill.prepared import Prepared
-from draftmill.recipe import Control, Dataset, EngineSpec, Lane, LongPrompts, Markers, Recipe, Sampling, markers
+from draftmill.recipe import (
+    Control,
+    Dataset,
+    EngineSpec,
+    Lane,
+    Load,
+    LongPrompts,
+    Markers,
+    Plan,
+    Recipe,
+    Sampling,
+    Start,
+    markers,
+)
 from draftmill.records import Completion, Failure, Prompt, Row
 from draftmill.render.drift import Reason, Unjudged
 from draftmill.render.families import FAMILIES, PLAIN, Body
@@ -27,7 +40,7 @@ def code_words(document: str) -> set[str]:
     return set(re.findall(r"`([^`\n]+)`", (ROOT / document).read_text()))
 
 
-@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, LongPrompts, Markers])
+@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, LongPrompts, Markers, Plan, Start, Load])
 def test_every_key_of_a_recipe(part: type[recipes.Recipe]) -> None:
     assert part.model_fields.keys() - code_words("docs/recipe.md") == set()
 
@@ -59,6 +72,13 @@ def test_every_format() -> None:
 
 def test_every_key_of_the_control_file() -> None:
     assert Control.model_fields.keys() - code_words("docs/run-folder.md") == set()
+
+
+def test_every_rule_of_a_refusal() -> None:
+    source = (ROOT / "src/draftmill/capacity/refusal.py").read_text()
+    rules = set(re.findall(r'Refusal\(\s*"([a-z_]+)"', source))
+    assert len(rules) == 8
+    assert rules - code_words("docs/plan.md") == set()
 
 
 def test_every_state_of_a_position() -> None:

@@ -57,6 +57,14 @@ test_two() {  # this test starts vLLM itself, since it kills it
   echo "== two servers done after $((SECONDS - began)) s"
 }
 
+test_planned() {  # starts its servers itself, with settings of its own
+  local began=$SECONDS
+  echo "== $1 as it was planned"
+  DRAFTMILL_ENGINES=$PWD/$engines "$python" -m pytest -m engine -rs -k "$1" tests/engines/test_planned_servers.py ||
+    fail "$1 holds other tokens than planned"
+  echo "== $1 as planned after $((SECONDS - began)) s"
+}
+
 test_engine() {  # name, variable of the URL, server options
   local name=$1 variable=$2; shift 2
   local log=$engines/$name.log began=$SECONDS port
@@ -83,8 +91,8 @@ export_model
 export_gguf
 for name in "$@"; do
   case $name in
-    vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32; test_two ;;
-    sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL --dtype float32 --context-length 1024 ;;
+    vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32; test_two; test_planned vllm ;;
+    sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL --dtype float32 --context-length 1024; test_planned sglang ;;
     *) fail "no engine $name; there are vllm and sglang" ;;
   esac
 done

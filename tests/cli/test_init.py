@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from draftmill import recipe as recipes
-from draftmill.recipe import Dataset, EngineSpec, Lane, Markers, Recipe, Sampling
+from draftmill.recipe import Dataset, EngineSpec, Lane, Load, Markers, Plan, Recipe, Sampling, Start
 from tests.cli.command import draftmill
 
 
@@ -40,15 +40,15 @@ def test_init_without_a_folder(tmp_path: Path) -> None:
 EXAMPLE = Path(recipes.__file__).parent.parent / "examples" / "recipe.yaml"
 
 
-@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, Markers])
+@pytest.mark.parametrize("part", [Recipe, Sampling, Lane, EngineSpec, Dataset, Markers, Plan, Start, Load])
 def test_the_example_shows_every_key(part: type) -> None:
-    shown = set(re.findall(r"^[ #-]*([a-z_]+):", EXAMPLE.read_text(), re.MULTILINE))
+    shown = set(re.findall(r"(?:^[ #-]*|[{,] ?)([a-z_]+):", EXAMPLE.read_text(), re.MULTILINE))
     assert part.model_fields.keys() - shown == set()  # type: ignore[attr-defined]
 
 
 def test_the_example_shows_the_defaults_where_it_says_so(tmp_path: Path) -> None:
     """With its commented lines put to work, the recipe stays valid, and a value shown as a default is the default."""
-    text = re.sub(r"^( *)# ( *)(?=(- )?[a-z_]+: )", r"\1\2", EXAMPLE.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^( *)# ( *)(?=(- )?[a-z_]+:( |$))", r"\1\2", EXAMPLE.read_text(), flags=re.MULTILINE)
     data = yaml.safe_load(text)
     recipe = recipes.validate(data, "example")
     assert recipe.trust_remote_code is Recipe.model_fields["trust_remote_code"].default

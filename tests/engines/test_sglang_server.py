@@ -18,4 +18,8 @@ def server() -> Server:
 
 
 class TestSGLang(Contract):
+    def test_it_says_what_it_was_started_with(self, server: Server) -> None:
+        identity = server.run(lambda engine: engine.identify())
+        assert (identity.mem_fraction, identity.tp) == (0.3, 1)
+
     checks_ids = False  # a wrong id would end the server: check_request keeps it away

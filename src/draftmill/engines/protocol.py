@@ -46,7 +46,8 @@ class Identity(msgspec.Struct, frozen=True):
     """What a server says of itself; None where it does not say.
 
     ``context`` is the most tokens of one request, prompt and answer together; ``max_prompt`` the most of its prompt
-    alone, where the server sets a lower bound for that; ``kv_tokens`` the size of its KV cache.
+    alone, where the server sets a lower bound for that; ``kv_tokens`` the size of its KV cache, at
+    ``mem_fraction`` of the memory of each of ``tp`` GPUs.
     """
 
     kind: str
@@ -60,6 +61,8 @@ class Identity(msgspec.Struct, frozen=True):
     slots: int | None = None
     kv_tokens: int | None = None
     kv_dtype: str | None = None
+    mem_fraction: float | None = None
+    tp: int | None = None
 
 
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -108,6 +108,8 @@ class _ServerInfo(msgspec.Struct):
     max_total_num_tokens: int | None = None
     max_running_requests: int | None = None
     kv_cache_dtype: str | None = None
+    mem_fraction_static: float | None = None
+    tp_size: int | None = None
     allow_auto_truncate: bool = False
 
 
@@ -172,6 +174,8 @@ class SGLang:
             slots=server.max_running_requests,
             kv_tokens=server.max_total_num_tokens,
             kv_dtype=server.kv_cache_dtype,
+            mem_fraction=server.mem_fraction_static,
+            tp=server.tp_size,
         )
 
     async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:

@@ -15,7 +15,10 @@ _SEED_STEP = 10_000_000  # more prompts than any dataset has
 
 
 class SceneDataset(msgspec.Struct, frozen=True):
-    """``prompts`` prompts of ``prompt_tokens`` tokens each (at least 13), whose answers are ``answers`` long."""
+    """``prompts`` prompts of ``prompt_tokens`` tokens each (at least 13), whose answers are ``answers`` long.
+
+    Where ``lengths`` are given, the prompts have these lengths one by one.
+    """
 
     name: str
     prompts: int
@@ -23,6 +26,7 @@ class SceneDataset(msgspec.Struct, frozen=True):
     answers: Lengths
     lane: str = "short"
     budget: int | None = None
+    lengths: tuple[int, ...] = ()
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -55,8 +59,9 @@ class Scene(msgspec.Struct, frozen=True):
     def prompts(self, index: int) -> Iterator[Prompt]:
         """The prompts of one dataset in their order: short ids, since millions of them are written and read."""
         dataset = self.datasets[index]
-        filler = [_FIRST_DIGIT] * (dataset.prompt_tokens - 1 - _DIGITS)
         for position in range(dataset.prompts):
+            tokens = dataset.lengths[position] if dataset.lengths else dataset.prompt_tokens
+            filler = [_FIRST_DIGIT] * (tokens - 1 - _DIGITS)
             ids = [_FIRST_ID + index, *_digits(self.seed * _SEED_STEP + position), *filler]
             name = conversation_id(dataset.name, b"%d/%d" % (self.seed, position), 0)
             yield Prompt(name, position, dataset.lane, [], ids, where=f"{dataset.name}:{position + 1}")

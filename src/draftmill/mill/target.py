@@ -20,10 +20,11 @@ from draftmill.render.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Target:
-    """``tokenizer`` is a directory, a hub id or a GGUF file; ``gguf`` what an embedded engine serves, if anything."""
+    """``model`` and ``tokenizer`` are directories, hub ids or GGUF files; ``gguf`` is for an embedded engine."""
 
     tokenizer: str
     gguf: Path | None
+    model: str
 
 
 def resolve(recipe: Recipe, base: Path) -> Target:
@@ -32,6 +33,7 @@ def resolve(recipe: Recipe, base: Path) -> Target:
     return Target(
         tokenizer=_place(recipe.tokenizer, base) if recipe.tokenizer else model,
         gguf=Path(model) if model.endswith(".gguf") else None,
+        model=model,
     )
 
 

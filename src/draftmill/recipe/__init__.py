@@ -6,17 +6,19 @@
 from draftmill.recipe.control import Control, Wish, check_control, read_control
 from draftmill.recipe.count import parse_count
 from draftmill.recipe.dataset import FORMATS, BudgetCounts, Dataset, Duplicates, History, LongPrompts, Turns
-from draftmill.recipe.faults import validate
+from draftmill.recipe.faults import explained_values, validate
 from draftmill.recipe.file import load
 from draftmill.recipe.fit import EMBEDDED
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.model import SMALL_MODEL, Concurrency, EngineSpec, Lane, Order, Recipe
 from draftmill.recipe.overrides import Overrides, apply
+from draftmill.recipe.plan import KV, Load, Plan, Start, parse_size
 from draftmill.recipe.sampling import Sampling
 
 __all__ = [
     "EMBEDDED",
     "FORMATS",
+    "KV",
     "SMALL_MODEL",
     "BudgetCounts",
     "Concurrency",
@@ -26,18 +28,23 @@ __all__ = [
     "EngineSpec",
     "History",
     "Lane",
+    "Load",
     "LongPrompts",
     "Markers",
     "Order",
     "Overrides",
+    "Plan",
     "Recipe",
     "Sampling",
+    "Start",
     "Turns",
     "Wish",
     "apply",
     "check_control",
+    "explained_values",
     "load",
     "parse_count",
+    "parse_size",
     "read_control",
     "validate",
 ]

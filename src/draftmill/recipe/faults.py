@@ -12,6 +12,7 @@ from draftmill.recipe.dataset import Dataset, LongPrompts
 from draftmill.recipe.fit import CrossFaults, Fault, cross_faults
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.model import EngineSpec, Lane, Recipe
+from draftmill.recipe.plan import Load, Plan, Start
 from draftmill.recipe.sampling import Sampling
 
 
@@ -35,6 +36,12 @@ def explained(error: ValidationError, part: type[BaseModel], name: str, node: ya
     """What is wrong with a file that holds one ``part``: a line for each fault."""
     faults = [fault for e in error.errors() for fault in _explain(e, part)]
     return _placed([*_repeated(node, ()), *faults], name, node, part.__name__.lower())
+
+
+def explained_values(error: ValidationError, part: type[BaseModel]) -> list[str]:
+    """What is wrong with values that stand in no file: a line for each, beginning with the key."""
+    found = [(loc, _reason(e, part, str(loc[-1]) if loc else "")) for e in error.errors() for loc in [e["loc"]]]
+    return [f"{_path(tuple(loc)) or part.__name__.lower()}: {why}" for loc, why in found]
 
 
 def _placed(faults: list[Fault], name: str, node: yaml.Node | None, whole: str) -> list[str]:
@@ -64,10 +71,14 @@ def _owner(loc: tuple[int | str, ...], whole: type[BaseModel]) -> type[BaseModel
         "sampling": Sampling,
         "lanes": Lane,
         "markers": Markers,
+        "plan": Plan,
     }
     if len(loc) < 2:
         return whole
     inner: dict[int | str, type[BaseModel]] = {"sampling": Sampling, "long_prompts": LongPrompts}
+    listed: dict[int | str, type[BaseModel]] = {"starts": Start, "loads": Load}
+    if len(loc) > 3 and loc[0] == "plan" and loc[1] in listed:
+        return listed[loc[1]]
     return inner.get(loc[-2]) or parents.get(loc[0])
 
 

@@ -53,6 +53,12 @@ def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
         isinstance(d, Mapping) and d.get("share") is not None for d in as_list(data.get("datasets"))
     ):
         faults.append((("samples",), "is divided by `share`, and no dataset has one"))
+    plan = data.get("plan")
+    for field in ("prompts", "answers"):
+        given = plan.get(field) if isinstance(plan, Mapping) else None
+        for name in given if isinstance(given, Mapping) else ():
+            if isinstance(name, str) and name.lower() not in names:
+                faults.append((("plan", field, name), f"no dataset {one_of(name, sorted(names))}"))
     urls: set[str] = set()
     for i, engine in enumerate(as_list(data.get("engines"))):
         spec = as_engine(engine)

@@ -10,6 +10,7 @@ from draftmill.recipe.dataset import Dataset, Duplicates, Languages, Template
 from draftmill.recipe.fit import EMBEDDED, CrossFaults, as_engine, cross_faults
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.part import Part
+from draftmill.recipe.plan import Plan
 from draftmill.recipe.sampling import Sampling
 from draftmill.recipe.server import plain_url
 
@@ -111,6 +112,7 @@ class Recipe(Part):
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False
+    plan: Plan = Plan()
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
@@ -131,7 +133,7 @@ class Recipe(Part):
 
     def resolved(self) -> dict[str, Any]:
         """The recipe as a run keeps it: shares are numbers of samples by now, whatever datasets come and go."""
-        dump = self.model_dump(mode="json")
+        dump = self.model_dump(mode="json", exclude={"plan"})  # of a server, which is no part of a run
         return dump | {"samples": None, "datasets": [dataset | {"share": None} for dataset in dump["datasets"]]}
 
     def quotas(self) -> dict[str, int]:

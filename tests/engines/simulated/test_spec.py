@@ -2,7 +2,8 @@
 
 import pytest
 
-from draftmill.engines.simulated import Answers, Lengths, ServerSpec, Speed, fit
+from draftmill.capacity.speed import Speed, fit
+from draftmill.engines.simulated import Answers, Lengths, ServerSpec
 from draftmill.engines.simulated.passes import NANO
 from draftmill.engines.simulated.server import Server
 
@@ -29,11 +30,3 @@ def test_two_loads_give_the_other_two(known: tuple[int, int]) -> None:
 def test_the_reference_speed_gives_all_four() -> None:
     for running, rate in LOADS:
         assert measured(Speed(0.0415, 0.00044), running) == pytest.approx(rate, rel=0.10)
-
-
-def test_a_line_is_found_again() -> None:
-    speed = Speed(0.03, 0.0005)
-    found = fit([(n, speed.rate(n)) for n in (8, 64, 200)])
-    assert (found.base, found.per_sequence) == (pytest.approx(0.03), pytest.approx(0.0005))
-    with pytest.raises(ValueError, match="two different loads"):
-        fit([(8, 100.0), (8, 110.0)])

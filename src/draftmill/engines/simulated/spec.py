@@ -1,39 +1,8 @@
 """What a simulated server is: its KV pool, its speed, its limits."""
 
-from collections.abc import Sequence
-
 import msgspec
 
-
-class Speed(msgspec.Struct, frozen=True):
-    """A decode step of ``n`` sequences takes ``base + per_sequence · n`` seconds: the weights and collectives, and what
-    each sequence adds."""
-
-    base: float
-    per_sequence: float
-
-    def step(self, running: float) -> float:
-        """Seconds of one decode step."""
-        return self.base + self.per_sequence * running
-
-    def rate(self, running: float) -> float:
-        """Generated tokens a second."""
-        return running / self.step(running)
-
-
-def fit(points: Sequence[tuple[float, float]]) -> Speed:
-    """The speed of a server from its own history: (sequences running, tokens a second), at two loads or more.
-
-    Least squares on the step time ``running / rate``, which is linear in ``running``.
-    """
-    steps = [(n, n / rate) for n, rate in points]
-    mean_n = sum(n for n, _ in steps) / len(steps)
-    mean_step = sum(step for _, step in steps) / len(steps)
-    spread = sum((n - mean_n) ** 2 for n, _ in steps)
-    if not spread:
-        raise ValueError("a speed needs two different loads")
-    slope = sum((n - mean_n) * (step - mean_step) for n, step in steps) / spread
-    return Speed(base=mean_step - slope * mean_n, per_sequence=slope)
+from draftmill.capacity.speed import Speed
 
 
 class ServerSpec(msgspec.Struct, frozen=True):

@@ -1,0 +1,210 @@
+"""``draftmill plan``: what fits, what binds, how long it takes, and how to launch it, before anything is launched."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftmill.cli.options import Json, Only, Out, RecipePath, Samples, overrides, run_folder
+
+if TYPE_CHECKING:
+    from draftmill.plan.demand import Demand
+    from draftmill.plan.facts import Facts
+    from draftmill.plan.sheet import Sheet
+    from draftmill.recipe import Plan, Recipe
+
+
+def plan(
+    recipe: RecipePath,
+    out: Out = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="Lay values over the recipe's `plan`, e.g. gpu=h200,tp=8; repeatable."),
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="Show other values beside the plan, e.g. mem_fraction=0.93,hicache=300,kv=fp8; repeatable."),
+    ] = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Play the run on a simulated server and draw its timeline.")
+    ] = False,
+    svg: Annotated[Path | None, typer.Option(help="Where --simulate draws it; plan.svg in the run's folder.")] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask the recipe's servers, where they run, and calibrate by what they hold.")
+    ] = False,
+    only: Only = None,
+    samples: Samples = None,
+    budget: Annotated[str | None, typer.Option(help="Token budget a dataset, e.g. 10M or 250k.")] = None,
+    concurrency: Annotated[str | None, typer.Option(help="Requests at once, a lane: 64, or short=150,long=32.")] = None,
+    max_new_tokens: Annotated[
+        str | None, typer.Option(help="Token limit of an answer, a lane: 4096, or short=4k,long=16k.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Exit with 0 although something is refused.")] = False,
+    json: Json = False,
+) -> None:
+    """Say what a server would hold, what binds it, how long the run takes, and the command that launches it.
+
+    Lengths are those of the run's folder where it has prompts and answers,
+    else of the recipe's `plan`, else assumed, and it is told which. What
+    costs runs is refused, with exit status 1; --force exits with 0.
+
+    Example: draftmill plan recipe.yaml --with gpu=h200,tp=8
+
+    Example: draftmill plan recipe.yaml --what-if mem_fraction=0.93,hicache=300,kv=fp8
+    """
+    import msgspec
+
+    from draftmill import recipe as recipes
+    from draftmill.cli import plan_page, simulation
+    from draftmill.plan.sheet import draw
+
+    laid = overrides(only=only, samples=samples, budget=budget, concurrency=concurrency, max_new_tokens=max_new_tokens)
+    loaded = recipes.load(recipe, laid)
+    if only:
+        loaded = loaded.model_copy(update={"datasets": [d for d in loaded.datasets if d.name in only]})
+    folder = run_folder(recipe, out)
+    settings = _settings(loaded, with_ or [])
+    loaded = loaded.model_copy(update={"plan": settings})
+    facts, demands = gather(loaded, recipe.parent, folder, ask=ask)
+    sheet = draw(settings, facts, demands)
+    variants = {name: draw(other, facts, demands) for name, other in _variants(settings, what_if or []).items()}
+    figures = {name: as_json(each) for name, each in {"plan": sheet, **variants}.items()}
+    figures["plan"]["datasets"] = [demand_as_json(d) for d in demands]
+    plan_page.show(sheet, facts, demands)
+    if variants:
+        plan_page.side_by_side({"plan": sheet, **variants})
+    if simulate:
+        report = simulation.show(loaded, sheet, facts, demands, svg or folder / "plan.svg")
+        figures["simulated"] = {"seconds": report.seconds, "rate": report.rate, "recomputed": report.recomputed}
+    if json:
+        typer.echo(msgspec.json.encode(figures).decode())
+    plan_page.ending(sheet, facts, force=force)
+    raise typer.Exit(0 if force or not sheet.refusals else 1)
+
+
+def gather(recipe: "Recipe", base: Path, out: Path, *, ask: bool = False) -> "tuple[Facts, list[Demand]]":
+    """Everything that a plan rests on: the machine, the model's files, the run's folder. Raises UsageFault."""
+    from msgspec.structs import replace
+
+    from draftmill.cli.console import label
+    from draftmill.journal.folder import RunFolder
+    from draftmill.mill.target import resolve
+    from draftmill.plan import history, live, machine
+    from draftmill.plan.demand import demands
+    from draftmill.plan.facts import Facts, card_of
+    from draftmill.plan.model import read_drafter, read_model
+
+    plan, folder = recipe.plan, RunFolder(out)
+    here = machine.probe()
+    card = card_of(plan, here)
+    elsewhere = (plan.gpu is not None or plan.gpu_free is not None) and not here.gpus
+    host = plan.host_memory or (None if elsewhere else here.host)
+    drafter = None
+    if plan.drafter:
+        place = base / Path(plan.drafter).expanduser()
+        drafter = replace(read_drafter(str(place)), name=str(place))
+    servers = history.identities(folder.engines)
+    if ask:
+        servers += live.identities(recipe.engines, lambda said: label("absent", said, style="yellow"))
+    facts = Facts(
+        machine=here,
+        model=read_model(resolve(recipe, base).model),
+        drafter=drafter,
+        card=card,
+        cap=_cap(recipe),
+        kinds=tuple(engine.kind for engine in recipe.engines),
+        loads=history.loads(folder.load),
+        starts=history.starts(servers, plan),
+        pace=history.pace(folder.load, [folder.dataset(d.name).journal for d in recipe.datasets]),
+        host=host,
+        disk=machine.disk_free(out),
+        checkpoints=recipe.checkpoint_partials is not None,
+        trusted=recipe.trust_remote_code,
+    )
+    return facts, demands(recipe, lambda dataset: history.seen(folder, dataset))
+
+
+def _cap(recipe: "Recipe") -> int | None:
+    """Requests at once at one replica, where lanes or engines fix them; None where the governor finds out."""
+    used = {dataset.lane for dataset in recipe.datasets}
+    used |= {dataset.long_prompts.lane for dataset in recipe.datasets if dataset.long_prompts}
+    caps = []
+    for fixed in (
+        [recipe.lanes[name].concurrency for name in sorted(used)],
+        [engine.concurrency for engine in recipe.engines],
+    ):
+        numbers = [c for c in fixed if c != "auto"]
+        if len(numbers) == len(fixed):
+            caps.append(sum(numbers))
+    return -(-min(caps) // recipe.plan.dp) if caps else None
+
+
+def _settings(recipe: "Recipe", laid: list[str]) -> "Plan":
+    """The recipe's plan with the command line's values; an embedded engine's context and slots are in its own keys."""
+    plan = recipe.plan
+    embedded = next((engine for engine in recipe.engines if engine.kind == "embedded"), None)
+    if embedded and plan.engine == "auto" and plan.context is None:
+        plan = plan.changed({"engine": "llamacpp", "context": embedded.context, "slots": embedded.slots})
+    for text in laid:
+        plan = _changed(plan, _values(text, "--with"), "--with", text)
+    return plan
+
+
+def _variants(plan: "Plan", texts: list[str]) -> "dict[str, Plan]":
+    """Of each --what-if every value alone, and all of them together."""
+    found: dict[str, Plan] = {}
+    for text in texts:
+        values = _values(text, "--what-if")
+        for key, value in values.items():
+            found[f"{key}={value}"] = _changed(plan, {key: value}, "--what-if", text)
+        if len(values) > 1:
+            found[" ".join(f"{key}={value}" for key, value in values.items())] = _changed(
+                plan, values, "--what-if", text
+            )
+    return found
+
+
+def _values(text: str, option: str) -> dict[str, Any]:
+    import yaml
+
+    from draftmill.errors import UsageFault
+
+    values = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not value.strip():
+            raise UsageFault(f"{option} {text}: {part!r} is no KEY=VALUE", f"for example {option} mem_fraction=0.93")
+        try:
+            values[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            values[key.strip()] = value
+    return values
+
+
+def _changed(plan: "Plan", values: dict[str, Any], option: str, text: str) -> "Plan":
+    from pydantic import ValidationError
+
+    from draftmill.errors import RecipeError
+    from draftmill.recipe import Plan, explained_values
+
+    try:
+        return plan.changed(values)
+    except ValidationError as error:
+        raise RecipeError(f"{option} {text}: does not fit a plan", explained_values(error, Plan)) from None
+
+
+def as_json(sheet: "Sheet") -> dict[str, Any]:
+    """A plan for a script; bytes, tokens, seconds."""
+    import msgspec
+
+    figures = {name: getattr(sheet, name) for name in sheet.__struct_fields__ if name != "settings"}
+    built: dict[str, Any] = msgspec.to_builtins(figures)
+    return {"settings": sheet.settings.model_dump(mode="json"), **built}
+
+
+def demand_as_json(demand: "Demand") -> dict[str, Any]:
+    """What a dataset asks for, without the lengths of its prompts."""
+    import msgspec
+
+    built: dict[str, Any] = msgspec.to_builtins(demand)
+    return {name: value for name, value in built.items() if name != "prompts"} | {"tokens": demand.tokens}
