@@ -226,7 +226,7 @@ def test_stops_inside_conversations_change_no_row(tmp_path: Path, seed: int, kil
         if ending is Ending.DONE:
             break
     else:
-        run.run(Actor(run, "qwen3", chat_answer))
+        assert run.run(Actor(run, "qwen3", chat_answer)) is Ending.DONE
     assert rounds > 1 and run.rows() == expected
     whole = [(line["position"], line["turn"]) for line in run.lines() if not line.get("partial")]
     assert len(whole) == len(set(whole)) == len(expected)
