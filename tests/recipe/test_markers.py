@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from draftmill.errors import RecipeError
-from draftmill.mill.target import custom
+from draftmill.render.markers import custom
 from draftmill.recipe import Markers, Recipe, load
 from draftmill.render.families import Body
 from draftmill.render.markers import Custom

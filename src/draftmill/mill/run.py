@@ -35,7 +35,7 @@ from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
-from draftmill.mill.target import Target, custom, engine_specs, own_tokenizer, resolve
+from draftmill.mill.target import Target, engine_specs, own_tokenizer, resolve
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
@@ -43,6 +43,7 @@ from draftmill.render import markers
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Finding
+from draftmill.render.markers import custom
 from draftmill.render.model_files import fingerprint
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer

