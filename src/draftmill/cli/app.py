@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from draftmill import __version__
-from draftmill.cli import control, drift, export, init, prepare, quickstart, run
+from draftmill.cli import control, drift, export, init, prepare, quickstart, run, verify
 from draftmill.cli.console import say_error
 from draftmill.errors import DraftmillError, StorageError
 
@@ -24,6 +24,7 @@ app.command()(prepare.prepare)
 app.command()(run.run)
 app.command()(control.control)
 app.command()(drift.drift)
+app.command()(verify.verify)
 app.command()(export.export)
 
 

@@ -19,9 +19,8 @@ from draftmill.recipe.model import (
     EngineSpec,
     Recipe,
     check_concurrency,
-    one_of,
 )
-from draftmill.recipe.part import Part
+from draftmill.recipe.part import Part, one_of
 from draftmill.recipe.server import plain_url, server_of
 
 Wish = bool | int | str | dict[str, Any]

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 
 from draftmill.errors import RecipeError
 from draftmill.recipe.model import EngineSpec, as_engine, as_list, check_concurrency, parse_count
-from draftmill.recipe.part import one_of
-from draftmill.recipe.part import Part
+from draftmill.recipe.part import Part, one_of
 
 
 class Overrides(Part):

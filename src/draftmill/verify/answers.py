@@ -45,9 +45,9 @@ def check_end(
             why = f"{row.finish}, and the journal says {said}"
         if why:
             tally.hit("finish-reason", number, row.ids, end, why)
-    elif not closed:
-        tally.look("unfinished", 0)
-        if end - start not in habits.limits and len(row.ids) not in habits.totals:
+    else:
+        tally.look("unfinished")
+        if not closed and end - start not in habits.limits and len(row.ids) not in habits.totals:
             tally.hit("unfinished", number, row.ids, end)
     cut = str(row.finish) == "length" if row.finish is not None else not closed
     if cut:

@@ -130,13 +130,18 @@ class _Pass:
             self._columns.append((_hash(row.ids), 0, 0, 0, place, 0))
             return
         flags = self._habits.flags.take(row.ids, mode="clip")
-        limit, said = (sent.limit, sent.finish) if sent else (None, None)
-        cut = answers.check_end(row, number, spans, flags, self._habits, tally, limit, said)
         start, end = spans[-1]
         answer = row.ids[begins:] if begins is not None else row.ids[start:end]
+        journaled = sent.answer if sent else None
+        own = journaled is not None and answer.tobytes() == _as(answer, journaled).tobytes()
+        limit, said = (sent.limit, sent.finish) if sent and own else (None, None)
+        cut = answers.check_end(row, number, spans, flags, self._habits, tally, limit, said)
         if sound:
             self._counted(number, row, spans)
-        journaled = self._against(number, row, sent, same, answer) if sent and sent.answer is not None else 0
+        if sent and journaled is not None:
+            self._against(number, row, sent, same)
+            if not own:
+                self._other(number, row, answer, journaled, same)
         if self._model:
             self._read(number, row, spans, flags, cut, sent)
         for a, b in spans:
@@ -149,7 +154,7 @@ class _Pass:
                 _hash(row.ids[:start]),
                 end - start,
                 place,
-                journaled,
+                _hash(journaled) if journaled is not None else 0,
             )
         )
         if self._model and whole < self._plan.tested * 2**64:
@@ -178,28 +183,28 @@ class _Pass:
                 said = f"{row.prompt_tokens} and {row.completion_tokens}"
                 self._tally.hit("row-counts", number, row.ids, spans[0][0], f"the row says {said}")
 
-    def _against(self, number: int, row: Row, sent: Sent, same: bool, answer: Ids) -> int:
-        """Prompt and answer against the run's files. Returns the hash of the journaled answer."""
-        tally, journaled = self._tally, sent.answer
-        assert journaled is not None
+    def _against(self, number: int, row: Row, sent: Sent, same: bool) -> None:
+        """The row's prompt against the one that was sent, and what that holds."""
         if not same:
-            tally.hit("row-prompt", number, row.ids, 0)
-        if sent.turn == 0 and self._model and sent.messages:
+            self._tally.hit("row-prompt", number, row.ids, 0)
+        if sent.turn:
+            return
+        if self._model and sent.messages:
             self._asked.append((number, sent))
-        if self._special and sent.turn == 0:
-            found = self._special.found(Conversation(sent.messages, sent.tools))
-            if found:
-                tally.hit("special-text", number, sent.prompt, remark=", ".join(found))
-        if answer.tobytes() != _as(answer, journaled).tobytes():
-            ids, other = answer.tolist(), journaled.tolist()
-            decode = self._model.tokenizer.decode if self._model else None
-            if not same and ids and ids == other[-len(ids) :]:
-                pass  # the mask is what is wrong, or the prompt: both are told
-            elif decode and self._known(answer) and decode(ids) == decode(other):
-                tally.hit("re-tokenised", number, row.ids, len(row.ids) - len(ids))
-            else:
-                self._pairs.append((number, _hash(answer), ids[:24]))
-        return _hash(journaled)
+        found = self._special.found(Conversation(sent.messages, sent.tools)) if self._special else []
+        if found:
+            self._tally.hit("special-text", number, sent.prompt, remark=", ".join(found))
+
+    def _other(self, number: int, row: Row, answer: Ids, journaled: Ids, same: bool) -> None:
+        """An answer that is not the journal's: the same text, or what is found out once all rows are known."""
+        ids, other = answer.tolist(), journaled.tolist()
+        decode = self._model.tokenizer.decode if self._model else None
+        if not same and ids == other[-len(ids) :]:
+            return  # the prompt is another one, or the mask begins elsewhere: both are told
+        if decode and self._known(answer) and decode(ids) == decode(other):
+            self._tally.hit("re-tokenised", number, row.ids, len(row.ids) - len(ids))
+        else:
+            self._pairs.append((number, _hash(answer), ids[:24]))
 
     def _known(self, ids: Ids) -> bool:
         size = self._habits.vocab_size
@@ -265,4 +270,3 @@ def _hash(ids: Ids) -> int:
     """64 bits of a row's ids, never 0."""
     digest = hashlib.blake2b(ids.astype(np.uint32, copy=False).tobytes(), digest_size=8).digest()
     return int.from_bytes(digest, "little") or 1
-

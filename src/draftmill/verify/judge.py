@@ -27,7 +27,7 @@ from draftmill.verify.examine import Examiner, Found, Plan
 from draftmill.verify.habits import Habits, learn
 from draftmill.verify.journaled import Ledgered, key
 from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
-from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec
+from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, load
 from draftmill.verify.verification import Verification, results
 from draftmill.verify.whole import Whole
 
@@ -82,9 +82,10 @@ def verify_run(
     if not chosen:
         raise RunError(f"{path}: there is no row to verify", "generate some first with `draftmill run`")
     if not folder.tokenizer.is_dir():
-        raise StorageError(f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run")
-    models: dict[str, Model] = {}
-    jobs = [_of_run(folder, settings, recipe, name, models) for name in chosen]
+        raise StorageError(
+            f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run"
+        )
+    jobs = [_of_run(folder, settings, recipe, name) for name in chosen]
     wholes = _examined(jobs, workers, tell)
     for job, whole in zip(jobs, wholes, strict=True):
         _with_run(job, whole, folder.dataset(job.name), settings)
@@ -110,20 +111,18 @@ def verify_file(
     spec = loaded = None
     if model is not None:
         spec = ModelSpec(model, "2026-01-01", {}, Custom(), trust_remote_code)
-        loaded = Model(spec)
+        loaded = load(spec)
     sample, number = _sample(path)
     if not number:
         raise SourceError(f"{path}: holds no row")
-    if loaded:
-        habits = learn(sample, loaded.flags, loaded.tails, loaded.tokenizer.size)
-    else:
-        habits = learn(sample)
+    known = (loaded.flags, loaded.tails, loaded.tokenizer.size) if loaded else ()
+    habits = learn(sample, *known)
     job = _Job(path.name, path, Plan(habits, spec, None, min(1.0, _TESTED / number)), loaded)
     wholes = _examined([job], workers, tell)
     return _judged(str(path), [job], wholes, thresholds or {}, _not_made(wholes[0], habits, loaded), began)
 
 
-def _of_run(folder: RunFolder, settings: Settings, recipe: Recipe, name: str, models: dict[str, Model]) -> _Job:
+def _of_run(folder: RunFolder, settings: Settings, recipe: Recipe, name: str) -> _Job:
     dataset, files = recipe.dataset(name), folder.dataset(name)
     spec = ModelSpec(
         str(folder.tokenizer.resolve()),
@@ -132,7 +131,7 @@ def _of_run(folder: RunFolder, settings: Settings, recipe: Recipe, name: str, mo
         custom(recipe.markers),
         recipe.trust_remote_code,
     )
-    model = models.setdefault(repr(spec), Model(spec)) if repr(spec) not in models else models[repr(spec)]
+    model = load(spec)
     unsealed = folder.dataset(name)
     unsealed.prompts_seal = files.path / ".no-seal"  # whether it holds is a check of its own, and stops nothing
     standing = load_standing(
@@ -189,7 +188,12 @@ def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings)
 
 
 def _judged(
-    source: str, jobs: list[_Job], wholes: list[Whole], thresholds: dict[str, float], not_made: dict[str, str], began: float
+    source: str,
+    jobs: list[_Job],
+    wholes: list[Whole],
+    thresholds: dict[str, float],
+    not_made: dict[str, str],
+    began: float,
 ) -> Verification:
     model = jobs[0].model
     wholes_.repeated(wholes)
@@ -209,9 +213,9 @@ def _judged(
             whole.tally.look("marker-coverage", 0)
     lanes: dict[str, list[int]] = {}
     for whole in wholes:
-        for lane, (rows, cut) in whole.lanes.items():
+        for lane, (number, cut) in whole.lanes.items():
             before = lanes.setdefault(lane, [0, 0])
-            lanes[lane] = [before[0] + rows, before[1] + cut]
+            lanes[lane] = [before[0] + number, before[1] + cut]
     made = results(
         wholes,
         {job.name: job.file for job in jobs},
@@ -290,7 +294,9 @@ def _examined(jobs: list[_Job], workers: int | None, tell: Tell) -> list[Whole]:
     tasks = ((job.name, part) for job in jobs for part in parts(job.file))
     plans = {job.name: job.plan for job in jobs}
     total = tokens = 0
-    for name, found in _serial(plans, tasks, jobs) if at_once == 1 or size < _WORTH else _parallel(plans, tasks, at_once):
+    for name, found in (
+        _serial(plans, tasks, jobs) if at_once == 1 or size < _WORTH else _parallel(plans, tasks, at_once)
+    ):
         wholes[name].add(found)
         total, tokens = total + found.tally.rows, tokens + found.tokens
         tell(total, tokens)
@@ -303,9 +309,7 @@ def _serial(plans: dict[str, Plan], tasks: Iterator[tuple[str, Part]], jobs: lis
         yield name, examiners[name].examine(part)
 
 
-def _parallel(
-    plans: dict[str, Plan], tasks: Iterator[tuple[str, Part]], at_once: int
-) -> Iterator[tuple[str, Found]]:
+def _parallel(plans: dict[str, Plan], tasks: Iterator[tuple[str, Part]], at_once: int) -> Iterator[tuple[str, Found]]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(at_once, mp_context=context, initializer=_begin, initargs=(plans,)) as pool:
         waiting: deque[tuple[str, Future[Found]]] = deque()
@@ -327,11 +331,8 @@ _examiners: dict[str, Any] = {}  # of a worker process, by dataset
 
 def _begin(plans: dict[str, Plan]) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the parts are what runs side by side
-    models: dict[str, Model] = {}
     for name, plan in plans.items():
-        if plan.spec and repr(plan.spec) not in models:
-            models[repr(plan.spec)] = Model(plan.spec)
-        _examiners[name] = Examiner(plan, models[repr(plan.spec)] if plan.spec else None)
+        _examiners[name] = Examiner(plan, load(plan.spec) if plan.spec else None)
 
 
 def _examine(name: str, part: Part) -> Found:

@@ -193,18 +193,20 @@ def _contents(value: Any) -> Iterator[str]:
 
 
 def _unpacked(path: Path, size: int) -> Iterator[Part]:
-    if path.name.lower().endswith(".gz"):
-        file: Any = gzip.open(path, "rb")
-    else:
-        import zstandard
-
-        file = zstandard.open(path, "rb")
     try:
-        with file:
+        with _opened(path) as file:
             while lines := file.readlines(size):
                 yield Part(path, lines=b"".join(lines))
     except (OSError, EOFError) as error:
         raise SourceError(f"{path}: cannot be unpacked: {error}", "fetch it again; its end may be missing") from error
+
+
+def _opened(path: Path) -> Any:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rb")
+    import zstandard
+
+    return zstandard.open(path, "rb")
 
 
 def _parquet(path: Path) -> Any:

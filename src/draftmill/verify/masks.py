@@ -26,7 +26,7 @@ def check_mask(row: Row, number: int, habits: Habits, tally: Tally, begins: int 
     if begins is not None:
         _against(row, number, spans, begins, tally)
     elif habits.tails:
-        _against_tails(row, number, spans, habits.tails, tally)
+        _against_tails(row, number, spans, habits, tally)
     flags = habits.flags
     for _, end in spans:
         if end < len(row.ids) and flags.take(int(row.ids[end]), mode="clip") & STOP:
@@ -48,11 +48,9 @@ def _against(row: Row, number: int, spans: list[tuple[int, int]], begins: int, t
         tally.hit("mask-gap", number, row.ids, spans[0][1])
 
 
-def _against_tails(
-    row: Row, number: int, spans: list[tuple[int, int]], tails: frozenset[tuple[int, ...]], tally: Tally
-) -> None:
-    """Against what stands before an answer: each span must begin behind it."""
-    before = 0
+def _against_tails(row: Row, number: int, spans: list[tuple[int, int]], habits: Habits, tally: Tally) -> None:
+    """Against what stands before an answer: each span must begin behind it. No new one begins in the same turn."""
+    before, tails = 0, habits.tails
     for start, end in spans:
         if not any(_ends_with(row.ids, start, tail) for tail in tails):
             later = _nearest(row.ids, start, min(end, start + _NEAR) if start else end, tails)
@@ -61,7 +59,7 @@ def _against_tails(
                 tally.hit("mask-early", number, row.ids, start, f"by {later - start}")
             elif earlier is not None:
                 tally.hit("mask-late", number, row.ids, start, f"by {start - earlier}")
-            elif before and start - before <= 4:
+            elif before and not (habits.flags.take(row.ids[before - 1 : start], mode="clip") & STOP).any():
                 tally.hit("mask-gap", number, row.ids, before)
             else:
                 tally.hit("no-boundary", number, row.ids, start)

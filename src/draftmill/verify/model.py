@@ -20,7 +20,7 @@ STOP, ROLE, WHITE, PARTIAL, BEGINS, GOES_ON, THINKS, CALLS = (1 << n for n in ra
 Flags = npt.NDArray[np.uint8]
 
 _SHORTEST = 3  # a special token of one or two characters is ordinary text
-_NO_TOKEN = "\0"
+_SILENT = "\0"
 TAIL = 6  # ids of a generation prompt that tell where an answer begins
 SCRIPTS = ("other", "latin", "han and kana", "hangul", "cyrillic", "arabic")
 _BLOCKS = (  # first and last character of each script, by the blocks of Unicode
@@ -71,7 +71,7 @@ class Model:
             )
         ]
         for id in self._whole:
-            texts[id] = _NO_TOKEN
+            texts[id] = _SILENT
         return texts
 
     @cached_property
@@ -93,7 +93,7 @@ class Model:
                 flags[id] |= WHITE
             if "\ufffd" in text:
                 flags[id] |= PARTIAL
-            if text == _NO_TOKEN:
+            if text == _SILENT:
                 continue
             reach = range(1, min(len(text), longest) + 1)
             if any(text[-n:] in heads for n in reach):
@@ -133,6 +133,17 @@ class Model:
     @cached_property
     def _whole(self) -> set[int]:
         return {*self.tokenizer.special.values(), *self.markers.texts}
+
+
+_loaded: dict[str, Model] = {}
+
+
+def load(spec: ModelSpec) -> Model:
+    """A model, loaded once: datasets of a run share theirs."""
+    key = repr(spec)
+    if key not in _loaded:
+        _loaded[key] = Model(spec)
+    return _loaded[key]
 
 
 def _script(text: str) -> int:

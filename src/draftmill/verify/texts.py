@@ -1,5 +1,4 @@
-"""What only a tokenizer can tell of an answer: spelled-out markers, broken bytes, ids of another tokenizer, thinking and
-calls."""
+"""What only a tokenizer can tell of an answer: spelled-out markers, broken bytes, foreign ids, thinking, calls."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from draftmill.verify.tally import Tally
 
 _LONGEST = 16  # pieces that a marker is spelled in
 _ENOUGH = 16  # ids of an answer that tell a tokenizer
+_FIRST = 256  # of them that are looked at
 _OWN = 0.75  # of an answer's ids are, at least, those of its text; 0.95 and more of honest ones
 _PROMPT = 64  # ids of a prompt that tell what it says of thinking
 
@@ -45,7 +45,7 @@ def check_bytes(row: Row, number: int, span: tuple[int, int], flags: Flags, mode
 
 def check_origin(answers: list[tuple[int, Ids]], model: Model, tally: Tally) -> None:
     """Ids that this tokenizer hardly ever gives their text. Answers are (number of the row, ids without its end)."""
-    kept = [(number, ids.tolist()) for number, ids in answers if len(ids) >= _ENOUGH]
+    kept = [(number, ids[:_FIRST].tolist()) for number, ids in answers if len(ids) >= _ENOUGH]
     tally.look("foreign-ids", len(kept))
     again = model.tokenizer.encode([model.tokenizer.decode(ids) for _, ids in kept])
     for (number, ids), own in zip(kept, again, strict=True):

@@ -41,9 +41,7 @@ class Whole:
         for lane, (rows, cut) in found.lanes.items():
             before = self.lanes.get(lane, (0, 0))
             self.lanes[lane] = (before[0] + rows, before[1] + cut)
-        self.columns.append(
-            (found.hashes, found.answers, found.prompts, found.lengths, found.places, found.journaled)
-        )
+        self.columns.append((found.hashes, found.answers, found.prompts, found.lengths, found.places, found.journaled))
 
     def column(self, number: int) -> npt.NDArray[np.generic]:
         """0 the hash of a row, 1 of its answer, 2 of its prompt, 3 the answer's length, 4 its place, 5 the hash of the
@@ -86,7 +84,9 @@ def against_ledger(whole: Whole, keys: Places) -> None:
         tally.hit("row-twice", int(at))
     missing = np.setdiff1d(np.arange(len(keys)), places[known])
     for place in missing.tolist():
-        tally.hit("row-missing", 0, remark=f"position {int(keys[place]) >> 20}, turn {int(keys[place]) & (1 << 20) - 1}")
+        tally.hit(
+            "row-missing", 0, remark=f"position {int(keys[place]) >> 20}, turn {int(keys[place]) & (1 << 20) - 1}"
+        )
     tally.look("row-missing", len(keys))
     once = known[np.unique(places[known], return_index=True)[1]]
     once.sort()
@@ -109,14 +109,17 @@ def by_position(whole: Whole, keys: Places) -> None:
         rho = float(np.corrcoef(a, b)[0, 1])
         if abs(rho) * np.sqrt(len(a) - 1) > _STRICT:
             how = "longer" if rho > 0 else "shorter"
-            whole.tally.hit("length-by-position", 0, remark=f"{whole.name}: {how} along the order, rank correlation {rho:.2f}")
+            whole.tally.hit(
+                "length-by-position", 0, remark=f"{whole.name}: {how} along the order, rank correlation {rho:.2f}"
+            )
 
 
 def _ranks(values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
     """The rank of each value, the mean of their ranks for equal ones."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    return ((last - counts + last - 1) / 2)[inverse]
+    ranks: npt.NDArray[np.float64] = ((last - counts + last - 1) / 2)[inverse]
+    return ranks
 
 
 def drift(wholes: list[Whole], scripts: npt.NDArray[np.uint8] | None, names: tuple[str, ...]) -> None:
@@ -145,7 +148,8 @@ def _scripts(wholes: list[Whole], scripts: npt.NDArray[np.uint8]) -> npt.NDArray
         size = min(len(whole.counts), len(scripts))
         total += np.bincount(scripts[:size], weights=whole.counts[:size], minlength=8)
     total[0] = 0
-    return total / max(total.sum(), 1)
+    shares: npt.NDArray[np.float64] = total / max(total.sum(), 1)
+    return shares
 
 
 def coverage(counts: npt.NDArray[np.int64], forced: list[int]) -> dict[int, float]:
@@ -155,9 +159,7 @@ def coverage(counts: npt.NDArray[np.int64], forced: list[int]) -> dict[int, floa
     rest = np.delete(counts, kept)
     rest[::-1].sort()
     total, inside = int(counts.sum()), int(counts[kept].sum())
-    return {
-        size: (inside + int(rest[: max(0, size - len(forced))].sum())) / total if total else 0.0 for size in SIZES
-    }
+    return {size: (inside + int(rest[: max(0, size - len(forced))].sum())) / total if total else 0.0 for size in SIZES}
 
 
 def left_out(counts: npt.NDArray[np.int64], ids: list[int]) -> list[int]:
