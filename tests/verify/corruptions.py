@@ -44,12 +44,22 @@ class Copy:
         self.rows = load(folder / "tokenized_data.jsonl")
         self.journal = load(folder / "raw_responses.jsonl")
         self.prompts = load(folder / "prompts.jsonl")
+        self.generated = False
         self.stop = tokenizer.special["<|im_end|>"]
 
     def save(self) -> None:
-        save(self.folder / "tokenized_data.jsonl", self.rows)
-        save(self.folder / "raw_responses.jsonl", self.journal)
-        save(self.folder / "prompts.jsonl", self.prompts)
+        """Write what changed; rows are built of a changed journal as a run does, unless the journal alone was hit."""
+        for name, lines in (("tokenized_data", self.rows), ("raw_responses", self.journal), ("prompts", self.prompts)):
+            path = self.folder / f"{name}.jsonl"
+            if load(path) != lines:
+                save(path, lines)
+        if self.generated:
+            settings = read_settings(RunFolder(self.folder.parent))
+            assert settings
+            (self.folder / "rows.json").unlink(missing_ok=True)
+            files = RunFolder(self.folder.parent).dataset(self.folder.name)
+            budget = next(d["budget"] for d in settings.recipe["datasets"] if d["name"] == self.folder.name)
+            refresh_rows(files, load_standing(files, budget=budget))
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode([text])[0]
@@ -69,6 +79,7 @@ class Copy:
 
     def regenerate(self, row: Line, answer: list[int], finish: str | None = None) -> None:
         """Another answer, as if the server had given it."""
+        self.generated = True
         self.rebuild(row, self.prompt(row), answer, finish)
         for line in self.journal:
             if (line["id"], line["turn"]) == (row["id"], row["turn"]) and not line.get("partial"):
@@ -252,8 +263,8 @@ def looping(copy: Copy, row: Line) -> None:
     """The beginning of the answer goes on into a phrase that is said over and over."""
     answer = copy.answer(row)
     phrase = answer[5 : 5 + copy.rng.randrange(2, 6)]
-    finish, end = (row["finish_reason"], answer[-1:] if answer[-1] == copy.stop else [])
-    copy.regenerate(row, answer[:8] + phrase * 12 + end, finish)
+    end = answer[-1:] if answer[-1] == copy.stop else []
+    copy.regenerate(row, (answer[:8] + phrase * len(answer))[: len(answer) - len(end)] + end)
 
 
 def end_inside(copy: Copy, row: Line) -> None:
@@ -318,6 +329,10 @@ def stop_unsupervised(copy: Copy, row: Line) -> None:
     row["loss_mask"][-1] = 0
 
 
+def also(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
 CORRUPTIONS = [
     Corruption("mask one early", shifted(-1), {"mask-early"}, {"mask-early"}),
     Corruption("mask one late", shifted(1), {"mask-late"}, {"mask-late"}),
@@ -326,7 +341,7 @@ CORRUPTIONS = [
     Corruption("all supervised", each(all_supervised), {"mask-early"}, {"mask-early"}),
     Corruption("hole in the mask", each(hole), {"mask-gap"}, {"mask-gap"}, "long"),
     Corruption("stop not supervised", each(stop_unsupervised), {"stop-masked"}, {"stop-masked"}, "stopped"),
-    Corruption("re-tokenised", retokenised, {"re-tokenised"}),
+    Corruption("re-tokenised", retokenised, {"re-tokenised"}, also=also("unfinished")),
     Corruption("swapped completions", swapped, {"swapped-answer"}),
     Corruption("another template", each(other_template), {"row-prompt"}, {"no-boundary"}),
     Corruption(
@@ -336,32 +351,35 @@ CORRUPTIONS = [
         {"no-boundary"},
     ),
     Corruption("system prompt dropped", each(without_first_message), {"row-prompt"}),
-    Corruption("another tokenizer", other_tokenizer, {"foreign-ids"}, {"foreign-ids"}, "long"),
+    Corruption(
+        "another tokenizer", other_tokenizer, {"foreign-ids"}, {"foreign-ids"}, "long", also("utf8", "unfinished")
+    ),
     Corruption("id out of range", each(beyond_vocabulary), {"vocabulary", "row-answer"}, {"vocabulary"}, "long"),
     Corruption("marker in pieces", each(marker_in_pieces), {"marker-split", "row-prompt"}, {"marker-split"}),
     Corruption(
         "end of turn in pieces",
         each(end_in_pieces),
-        {"marker-split", "row-answer", "finish-reason"},
+        {"marker-split", "re-tokenised", "finish-reason"},
         {"marker-split", "unfinished"},
         "stopped",
+        also("foreign-ids"),
     ),
     Corruption("tail cut off", each(tail_cut), {"row-answer", "finish-reason"}, {"unfinished"}, "stopped"),
     Corruption("stop token dropped", each(stop_dropped), {"finish-reason"}, {"unfinished"}, "stopped"),
-    Corruption("wrong finish reason", each(called_cut), {"finish-reason"}, set(), "stopped"),
-    Corruption("rows twice", twice, {"row-twice", "duplicate"}, {"duplicate"}),
+    Corruption("wrong finish reason", each(called_cut), {"finish-reason"}, set(), "stopped", also("truncated")),
+    Corruption("rows twice", twice, {"row-twice", "duplicate"}, {"duplicate"}, also=also("truncated")),
     Corruption("positions reordered", reordered, {"row-order"}),
-    Corruption("rows beyond the cut", beyond_the_cut, {"beyond-cut"}),
+    Corruption("rows beyond the cut", beyond_the_cut, {"beyond-cut"}, also=also("truncated")),
     Corruption("short answers preferred", short_preferred, {"beyond-cut", "row-missing"}),
     Corruption("rows lost", lost, {"row-missing"}),
     Corruption("loop injected", each(looping), {"loop"}, {"loop"}, "long"),
     Corruption("end of turn inside", each(end_inside), {"inner-end"}, {"inner-end"}, "long"),
     Corruption("empty answers", each(nothing_said), {"empty"}, {"empty"}),
-    Corruption("one answer for all", one_for_all, {"answer-repeated"}, {"answer-repeated"}),
+    Corruption("one answer for all", one_for_all, {"answer-repeated"}, {"answer-repeated"}, also=also("duplicate")),
     Corruption("broken bytes", each(broken_bytes), {"utf8"}, {"utf8"}, "long"),
     Corruption("prompts mixed up", other_prompt, {"row-prompt"}),
-    Corruption("journal damaged", damaged, {"journal-line", "beyond-cut"}),
-    Corruption("text only", text_only, {"thinking-in-content", "row-missing"}, {"thinking-in-content"}),
+    Corruption("journal damaged", damaged, {"journal-line", "beyond-cut"}, also=also("row-missing")),
+    Corruption("text only", text_only, {"thinking-in-content", "row-missing", "beyond-cut"}, {"thinking-in-content"}),
     Corruption("miscounted", each(miscounted), {"row-counts"}),
 ]
 
@@ -370,7 +388,7 @@ def choose(copy: Copy, among: str, share: float) -> list[Line]:
     """At least two rows of a dataset, of those that a fault can happen to."""
     kinds: dict[str, Callable[[Line], bool]] = {
         "any": lambda row: True,
-        "long": lambda row: row["completion_tokens"] >= 16,
+        "long": lambda row: row["completion_tokens"] >= 32,
         "stopped": lambda row: row["finish_reason"] == "stop" and row["completion_tokens"] > 2,
     }
     fit = [row for row in copy.rows if kinds[among](row)]
@@ -410,7 +428,7 @@ def cut_to(run: Path, share: float) -> None:
     write_settings(folder, settings)
 
 
-def fired(done: Verification, clean: Verification) -> set[str]:
-    """Which checks say of a run that something is wrong with it, and did not say as much of the clean one."""
+def fired(done: Verification, clean: Verification, rows: int) -> set[str]:
+    """Which checks say that something is wrong, and of about so many ``rows`` more than of the clean one."""
     before = {result.name: result.count for result in clean.checks}
-    return {result.name for result in done.checks if result.above and result.count > before.get(result.name, 0)}
+    return {r.name for r in done.checks if r.above and r.count > before.get(r.name, 0) + rows // 3}

@@ -23,7 +23,7 @@ THRESHOLDS: dict[str, float] = {
     "finish-reason": 0,
     "unfinished": 0.01,
     "marker-split": 0.001,
-    "foreign-ids": 0.01,
+    "foreign-ids": 0.02,
     "row-counts": 0,
     "row-prompt": 0,
     "row-answer": 0,

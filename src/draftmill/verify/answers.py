@@ -38,6 +38,7 @@ def check_end(
     if period:
         tally.hit("loop", number, row.ids, end - _SHOWN, f"{period} ids again and again")
     closed = end < len(row.ids) or bool(flags[end - 1] & STOP) or _closed_before_white(flags[start:end])
+    unfinished = False
     if row.finish is not None:
         tally.look("finish-reason")
         why = _misfit(str(row.finish), closed, end - start, limit)
@@ -47,12 +48,12 @@ def check_end(
             tally.hit("finish-reason", number, row.ids, end, why)
     else:
         tally.look("unfinished")
-        if not closed and end - start not in habits.limits and len(row.ids) not in habits.totals:
+        unfinished = not closed and end - start not in habits.limits and len(row.ids) not in habits.totals
+        if unfinished:
             tally.hit("unfinished", number, row.ids, end)
-    cut = str(row.finish) == "length" if row.finish is not None else not closed
-    if cut:
+    if (str(row.finish) == "length" if row.finish is not None else not closed) and not unfinished:
         tally.hit("truncated", number, row.ids, end)
-    return cut
+    return not closed
 
 
 def _only_white(flags: Flags) -> bool:

@@ -3,7 +3,6 @@
 Runs in several processes at once; everything here can be pickled.
 """
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,7 +15,7 @@ from draftmill.render.special import SpecialText
 from draftmill.verify import answers, masks, texts
 from draftmill.verify.habits import Habits
 from draftmill.verify.journaled import Files, Ledgered, Sent
-from draftmill.verify.lines import Ids, Part, Row, rows
+from draftmill.verify.lines import Ids, Part, Row, hash_of, rows
 from draftmill.verify.model import Flags, Model, ModelSpec
 from draftmill.verify.tally import Tally
 
@@ -79,7 +78,7 @@ class _Pass:
         self._habits = plan.habits
         self._tally = Tally()
         self._supervised: list[Ids] = []
-        self._tested: list[tuple[int, Ids]] = []
+        self._tested: list[tuple[int, int, Ids]] = []
         self._asked: list[tuple[int, Sent]] = []
         self._columns: list[tuple[int, int, int, int, int, int]] = []
         self._pairs: list[tuple[int, int, list[int]]] = []
@@ -92,7 +91,7 @@ class _Pass:
             self._tokens += len(row.ids)
             self._row(number, row)
         if self._model:
-            texts.check_origin(self._tested, self._model, self._tally)
+            texts.check_origin(self._tested, self._habits, self._model, self._tally)
             self._rendered()
         hashes, answered, prompts, lengths, places, journaled = zip(*self._columns, strict=True) or [()] * 6
         return Found(
@@ -127,15 +126,21 @@ class _Pass:
         spans = masks.check_mask(row, number, self._habits, tally, begins)
         sound = told == sum(tally.found.values())
         if not spans:
-            self._columns.append((_hash(row.ids), 0, 0, 0, place, 0))
+            self._columns.append((hash_of(row.ids), 0, 0, 0, place, 0))
             return
         flags = self._habits.flags.take(row.ids, mode="clip")
+        if begins is not None:
+            spans = [(begins, len(row.ids))]  # whatever the mask says of it
         start, end = spans[-1]
-        answer = row.ids[begins:] if begins is not None else row.ids[start:end]
+        answer = row.ids[start:end]
         journaled = sent.answer if sent else None
         own = journaled is not None and answer.tobytes() == _as(answer, journaled).tobytes()
         limit, said = (sent.limit, sent.finish) if sent and own else (None, None)
-        cut = answers.check_end(row, number, spans, flags, self._habits, tally, limit, said)
+        cut = False
+        if begins is not None or (sound and sent is None):
+            cut = answers.check_end(row, number, spans, flags, self._habits, tally, limit, said)
+        if sent and sent.mask is not None and (not same or row.mask.tobytes() != sent.mask.tobytes()):
+            tally.hit("row-prompt", number, row.ids, remark="it was passed through, and is another row now")
         if sound:
             self._counted(number, row, spans)
         if sent and journaled is not None:
@@ -146,19 +151,19 @@ class _Pass:
             self._read(number, row, spans, flags, cut, sent)
         for a, b in spans:
             self._supervised.append(row.ids[a:b])
-        whole = _hash(row.ids)
+        whole = hash_of(row.ids)
         self._columns.append(
             (
                 whole,
-                _hash(answer) if end - start >= _LONG else 0,
-                _hash(row.ids[:start]),
+                hash_of(answer) if end - start >= _LONG else 0,
+                hash_of(row.ids[:start]),
                 end - start,
                 place,
-                _hash(journaled) if journaled is not None else 0,
+                hash_of(journaled) if journaled is not None else 0,
             )
         )
         if self._model and whole < self._plan.tested * 2**64:
-            self._tested.append((number, texts.without_end(row.ids[start:end], flags[start:end])))
+            self._tested.append((number, whole, texts.without_end(row.ids[start:end], flags[start:end])))
         if sent:
             rows_before, cut_before = self._lanes.get(sent.lane, (0, 0))
             self._lanes[sent.lane] = (rows_before + 1, cut_before + cut)
@@ -204,7 +209,7 @@ class _Pass:
         if decode and self._known(answer) and decode(ids) == decode(other):
             self._tally.hit("re-tokenised", number, row.ids, len(row.ids) - len(ids))
         else:
-            self._pairs.append((number, _hash(answer), ids[:24]))
+            self._pairs.append((number, hash_of(answer), ids[:24]))
 
     def _known(self, ids: Ids) -> bool:
         size = self._habits.vocab_size
@@ -264,9 +269,3 @@ class _Pass:
 def _as(like: Ids, ids: Ids) -> Ids:
     """The ids with the width of others, so that equal ones have equal bytes."""
     return ids.astype(like.dtype, copy=False)
-
-
-def _hash(ids: Ids) -> int:
-    """64 bits of a row's ids, never 0."""
-    digest = hashlib.blake2b(ids.astype(np.uint32, copy=False).tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1

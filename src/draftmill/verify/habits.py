@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from draftmill.verify.lines import Mask, Row
+from draftmill.verify.lines import Mask, Row, hash_of
 from draftmill.verify.model import STOP, TAIL, THINKS, Flags, without_model
+from draftmill.verify.pairs import Pairs, count
 
 _USUAL = 0.1  # of the answers: what at least so many have in common is a habit, and no fault of a few
 _ENDS = 0.2  # of the rows end with an id that ends answers, where nobody says which does
@@ -25,6 +26,7 @@ class Habits:
     totals: frozenset[int]
     thinks: bool
     vocab_size: int | None = None
+    pairs: Pairs | None = None
 
 
 def blocks(mask: Mask) -> list[tuple[int, int]]:
@@ -61,6 +63,12 @@ def learn(
         thinks=thinking > 0.5 * len(kept),
         vocab_size=vocab_size,
     )
+
+
+def pairs_of(sample: Iterable[Row]) -> Pairs | None:
+    """The pairs of ids that a sample holds; None where it is too small to tell."""
+    kept = ((row, blocks(row.mask)) for row in sample if len(row.ids) and len(row.mask) == len(row.ids))
+    return count((hash_of(row.ids), row.ids, row.ids[slice(*spans[-1])]) for row, spans in kept if spans)
 
 
 def _ceilings(cut: list[int], all: list[int]) -> frozenset[int]:

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,11 @@ from draftmill.render.markers import Custom, custom
 from draftmill.verify import whole as wholes_
 from draftmill.verify.checks import CHECKS, Needs
 from draftmill.verify.examine import Examiner, Found, Plan
-from draftmill.verify.habits import Habits, learn
+from draftmill.verify.habits import Habits, learn, pairs_of
 from draftmill.verify.journaled import Ledgered, key
 from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, load
+from draftmill.verify.pairs import Pairs
 from draftmill.verify.verification import Verification, results
 from draftmill.verify.whole import Whole
 
@@ -85,12 +86,18 @@ def verify_run(
         raise StorageError(
             f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run"
         )
-    jobs = [_of_run(folder, settings, recipe, name) for name in chosen]
+    samples = {name: _sample(folder.dataset(name).rows) for name in chosen}
+    pairs = pairs_of(
+        row for together in zip_longest(*(rows for rows, _ in samples.values())) for row in together if row
+    )
+    jobs = [_of_run(folder, settings, recipe, name, samples[name], pairs) for name in chosen]
     wholes = _examined(jobs, workers, tell)
     for job, whole in zip(jobs, wholes, strict=True):
         _with_run(job, whole, folder.dataset(job.name), settings)
     limits = recipe.verify | (thresholds or {})
     not_made = {"unfinished": "the run knows how each answer ended (finish-reason)"}
+    if pairs is None:
+        not_made["foreign-ids"] = _FEW
     return _judged(str(path), jobs, wholes, limits, not_made, began)
 
 
@@ -116,13 +123,20 @@ def verify_file(
     if not number:
         raise SourceError(f"{path}: holds no row")
     known = (loaded.flags, loaded.tails, loaded.tokenizer.size) if loaded else ()
-    habits = learn(sample, *known)
+    habits = replace(learn(sample, *known), pairs=pairs_of(sample))
     job = _Job(path.name, path, Plan(habits, spec, None, min(1.0, _TESTED / number)), loaded)
     wholes = _examined([job], workers, tell)
     return _judged(str(path), [job], wholes, thresholds or {}, _not_made(wholes[0], habits, loaded), began)
 
 
-def _of_run(folder: RunFolder, settings: Settings, recipe: Recipe, name: str) -> _Job:
+def _of_run(
+    folder: RunFolder,
+    settings: Settings,
+    recipe: Recipe,
+    name: str,
+    sampled: tuple[list[Row], int],
+    pairs: Pairs | None,
+) -> _Job:
     dataset, files = recipe.dataset(name), folder.dataset(name)
     spec = ModelSpec(
         str(folder.tokenizer.resolve()),
@@ -156,8 +170,9 @@ def _of_run(folder: RunFolder, settings: Settings, recipe: Recipe, name: str) ->
     flags = model.flags.copy()
     for id in settings.stop_ids:
         flags[id] |= STOP
-    sample, number = _sample(files.rows)
-    habits = learn(sample, flags, frozenset(), settings.vocab_size)
+    sample, number = sampled
+    habits = learn(sample, flags, vocab_size=settings.vocab_size)
+    habits = replace(habits, tails=frozenset(), pairs=pairs)  # where answers begin, the journal knows
     return _Job(name, files.rows, Plan(habits, spec, ledgered, min(1.0, _TESTED / max(1, number))), model, standing)
 
 
@@ -239,6 +254,7 @@ def _judged(
     )
 
 
+_FEW = "needs 200 rows or more"
 _OF_STOPS = ("inner-end", "unfinished", "stop-masked", "truncated", "finish-reason", "empty")
 _OF_TAILS = ("mask-early", "mask-late", "no-boundary")
 
@@ -255,6 +271,8 @@ def _not_made(whole: Whole, habits: Habits, model: Model | None) -> dict[str, st
         reasons["vocabulary"] = "needs the model's tokenizer: --model"
         if whole.tally.found.get("vocabulary"):
             del reasons["vocabulary"]  # ids below 0 are none of any model
+    if model is not None and habits.pairs is None:
+        reasons["foreign-ids"] = _FEW
     reasons["language-drift"] = reasons["length-drift"] = "needs several datasets of a run"
     if not whole.tally.looked.get("finish-reason"):
         reasons["finish-reason"] = "no row says how its answer ended (`finish_reason`)"

@@ -4,6 +4,7 @@ A part is a few megabytes that one process looks at. Ids become arrays without a
 """
 
 import gzip
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,3 +228,9 @@ def _parquet_rows(part: Part) -> Iterator[Row]:
             for raw in batch.slice(max(0, part.start - at), part.end - max(at, part.start)).to_pylist():
                 yield _of_columns(raw)
         at += len(batch)
+
+
+def hash_of(ids: Ids) -> int:
+    """64 bits of ids, never 0."""
+    digest = hashlib.blake2b(ids.astype(np.uint32, copy=False).tobytes(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1

@@ -1,6 +1,5 @@
 """What only a tokenizer can tell of an answer: spelled-out markers, broken bytes, foreign ids, thinking, calls."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +8,7 @@ from draftmill.records import Tool
 from draftmill.render.markers import Thinking
 from draftmill.render.parse import parse
 from draftmill.render.parts import Oddity
+from draftmill.verify.habits import Habits
 from draftmill.verify.lines import Ids, Row
 from draftmill.verify.model import BEGINS, CALLS, GOES_ON, PARTIAL, ROLE, STOP, THINKS, Flags, Model
 from draftmill.verify.tally import Tally
@@ -16,7 +16,8 @@ from draftmill.verify.tally import Tally
 _LONGEST = 16  # pieces that a marker is spelled in
 _ENOUGH = 16  # ids of an answer that tell a tokenizer
 _FIRST = 256  # of them that are looked at
-_OWN = 0.75  # of an answer's ids are, at least, those of its text; 0.95 and more of honest ones
+_OWN = 0.93  # of an answer's ids are, at least, those of its text; of nine in ten honest ones of a small model
+_RARE = 0.15  # of the usual share of pairs that other rows have; of one in fifty honest ones less
 _PROMPT = 64  # ids of a prompt that tell what it says of thinking
 
 
@@ -43,21 +44,27 @@ def check_bytes(row: Row, number: int, span: tuple[int, int], flags: Flags, mode
             tally.hit("utf8", number, row.ids, start + at)
 
 
-def check_origin(answers: list[tuple[int, Ids]], model: Model, tally: Tally) -> None:
-    """Ids that this tokenizer hardly ever gives their text. Answers are (number of the row, ids without its end)."""
-    kept = [(number, ids[:_FIRST].tolist()) for number, ids in answers if len(ids) >= _ENOUGH]
+def check_origin(answers: list[tuple[int, int, Ids]], habits: Habits, model: Model, tally: Tally) -> None:
+    """Ids that follow each other nowhere else in the file, and that are not how this tokenizer cuts their text.
+
+    Either alone is honest as a rule: a rare language, or a model that spells in its own way. Answers are (number and
+    hash of the row, ids without their end).
+    """
+    kept = [(number, hash, ids[:_FIRST]) for number, hash, ids in answers if len(ids) >= _ENOUGH]
     tally.look("foreign-ids", len(kept))
-    again = model.tokenizer.encode([model.tokenizer.decode(ids) for _, ids in kept])
-    for (number, ids), own in zip(kept, again, strict=True):
+    pairs = habits.pairs
+    odd = [(n, ids.tolist()) for n, hash, ids in kept if pairs and pairs.share(ids, hash) < _RARE * pairs.usual]
+    again = model.tokenizer.encode([model.tokenizer.decode(ids) for _, ids in odd])
+    for (number, ids), own in zip(odd, again, strict=True):
         share = agreement(ids, own)
         if share < _OWN:
             tally.hit("foreign-ids", number, ids, remark=f"{share:.0%} of the ids are this tokenizer's")
 
 
 def agreement(ids: Sequence[int], own: Sequence[int]) -> float:
-    """The share of ids that two cuts of one text have in common, whatever their order."""
-    common = (Counter(ids) & Counter(own)).total()
-    return common / max(len(ids), len(own), 1)
+    """The share of distinct ids that two cuts of one text have in common: a phrase that is said again counts once."""
+    one, other = set(ids), set(own)
+    return len(one & other) / max(len(one), len(other), 1)
 
 
 def check_parts(
