@@ -87,9 +87,8 @@ def verify_run(
             f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run"
         )
     samples = {name: _sample(folder.dataset(name).rows) for name in chosen}
-    pairs = pairs_of(
-        row for together in zip_longest(*(rows for rows, _ in samples.values())) for row in together if row
-    )
+    mixed = zip_longest(*(found for found, _ in samples.values()))
+    pairs = pairs_of(row for together in mixed for row in together if row)
     jobs = [_of_run(folder, settings, recipe, name, samples[name], pairs) for name in chosen]
     wholes = _examined(jobs, workers, tell)
     for job, whole in zip(jobs, wholes, strict=True):
