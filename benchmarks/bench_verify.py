@@ -67,12 +67,12 @@ def children(pid: int) -> list[int]:
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
     workers = sys.argv[2] if len(sys.argv) > 2 else str(WORKERS)
-    model = str(small_model())
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.jsonl"
-        make(path, rows, model)
+        path, model = Path(folder) / "rows.jsonl", Path(folder) / "model"
+        tokenizers.load(str(small_model())).save(model)
+        make(path, rows, str(model))
         size = path.stat().st_size / 1e6
-        command = [sys.executable, "-m", "draftmill", "verify", str(path), "--model", model, "--workers", workers]
+        command = [sys.executable, "-m", "draftmill", "verify", str(path), "--model", str(model), "--workers", workers]
         began = time.perf_counter()
         with subprocess.Popen(command, env=os.environ | {"COLUMNS": "160"}) as process:
             peak = 0.0

@@ -10,7 +10,14 @@ def test_every_check_has_a_threshold_under_its_name() -> None:
 
 @pytest.mark.parametrize(
     ("found", "looked", "threshold", "passing"),
-    [(0, 0, 0, True), (1, 100, 0, False), (1, 100, 0.01, True), (2, 100, 0.01, False), (3, 9, 3, True), (4, 9, 3, False)],
+    [
+        (0, 0, 0, True),
+        (1, 100, 0, False),
+        (1, 100, 0.01, True),
+        (2, 100, 0.01, False),
+        (3, 9, 3, True),
+        (4, 9, 3, False),
+    ],
 )
 def test_a_threshold_is_a_share_below_one_and_else_a_number(
     found: int, looked: int, threshold: float, passing: bool

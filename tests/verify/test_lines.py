@@ -1,5 +1,6 @@
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,4 +95,4 @@ def test_blocks_are_what_is_supervised(mask: list[int]) -> None:
     spans = blocks(np.array(mask, np.uint8))
     inside = {at for start, end in spans for at in range(start, end)}
     assert inside == {at for at, value in enumerate(mask) if value}
-    assert all(a[1] < b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] < b[0] for a, b in pairwise(spans))

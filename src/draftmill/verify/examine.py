@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from draftmill.errors import RenderError
 from draftmill.records import Conversation
+from draftmill.render.markers import Markers
 from draftmill.render.special import SpecialText
 from draftmill.verify import answers, masks, texts
 from draftmill.verify.habits import Habits
@@ -30,6 +31,7 @@ class Plan:
     spec: ModelSpec | None = None
     ledgered: Ledgered | None = None
     tested: float = 1.0
+    markers: Markers | None = None
 
 
 @dataclass

@@ -31,8 +31,11 @@ class Habits:
 
 def blocks(mask: Mask) -> list[tuple[int, int]]:
     """The supervised spans [start, end) of a mask, in order."""
-    edges = np.flatnonzero(np.diff(mask, prepend=np.uint8(0), append=np.uint8(0)))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    if not len(mask):
+        return []
+    edges = (np.flatnonzero(mask[1:] != mask[:-1]) + 1).tolist()
+    edges = [0] * int(mask[0]) + edges + [len(mask)] * int(mask[-1])
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def learn(

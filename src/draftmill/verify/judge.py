@@ -27,7 +27,7 @@ from draftmill.verify.examine import Examiner, Found, Plan
 from draftmill.verify.habits import Habits, learn, pairs_of
 from draftmill.verify.journaled import Ledgered, key
 from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
-from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, load
+from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
 from draftmill.verify.verification import Verification, results
 from draftmill.verify.whole import Whole
@@ -117,13 +117,18 @@ def verify_file(
     spec = loaded = None
     if model is not None:
         spec = ModelSpec(model, "2026-01-01", {}, Custom(), trust_remote_code)
-        loaded = load(spec)
+        loaded = shared(spec)
     sample, number = _sample(path)
     if not number:
         raise SourceError(f"{path}: holds no row")
     known = (loaded.flags, loaded.tails, loaded.tokenizer.size) if loaded else ()
     habits = replace(learn(sample, *known), pairs=pairs_of(sample))
-    job = _Job(path.name, path, Plan(habits, spec, None, min(1.0, _TESTED / number)), loaded)
+    job = _Job(
+        path.name,
+        path,
+        Plan(habits, spec, None, min(1.0, _TESTED / number), loaded.markers if loaded else None),
+        loaded,
+    )
     wholes = _examined([job], workers, tell)
     return _judged(str(path), [job], wholes, thresholds or {}, _not_made(wholes[0], habits, loaded), began)
 
@@ -144,7 +149,7 @@ def _of_run(
         custom(recipe.markers),
         recipe.trust_remote_code,
     )
-    model = load(spec)
+    model = shared(spec)
     unsealed = folder.dataset(name)
     unsealed.prompts_seal = files.path / ".no-seal"  # whether it holds is a check of its own, and stops nothing
     standing = load_standing(
@@ -172,7 +177,13 @@ def _of_run(
     sample, number = sampled
     habits = learn(sample, flags, vocab_size=settings.vocab_size)
     habits = replace(habits, tails=frozenset(), pairs=pairs)  # where answers begin, the journal knows
-    return _Job(name, files.rows, Plan(habits, spec, ledgered, min(1.0, _TESTED / max(1, number))), model, standing)
+    return _Job(
+        name,
+        files.rows,
+        Plan(habits, spec, ledgered, min(1.0, _TESTED / max(1, number)), model.markers),
+        model,
+        standing,
+    )
 
 
 def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings) -> None:
@@ -349,7 +360,7 @@ _examiners: dict[str, Any] = {}  # of a worker process, by dataset
 def _begin(plans: dict[str, Plan]) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the parts are what runs side by side
     for name, plan in plans.items():
-        _examiners[name] = Examiner(plan, load(plan.spec) if plan.spec else None)
+        _examiners[name] = Examiner(plan, shared(plan.spec, plan.markers) if plan.spec else None)
 
 
 def _examine(name: str, part: Part) -> Found:

@@ -15,6 +15,7 @@ from draftmill.render.dialect import Dialect
 from draftmill.render.families import Role
 from draftmill.render.markers import Custom, Markers
 from draftmill.render.template import ChatTemplate
+from draftmill.render.tokenizer import Tokenizer
 
 STOP, ROLE, WHITE, PARTIAL, BEGINS, GOES_ON, THINKS, CALLS = (1 << n for n in range(8))
 Flags = npt.NDArray[np.uint8]
@@ -45,12 +46,20 @@ class ModelSpec:
 
 
 class Model:
-    """A loaded model."""
+    """A model, loaded once somebody asks for what its ``markers`` and the bits of ids do not tell: most files need no
+    tokenizer in the processes that look at their parts, and loading one takes seconds."""
 
-    def __init__(self, spec: ModelSpec) -> None:
-        self.tokenizer = tokenizers.load(spec.name, trust_remote_code=spec.trust_remote_code)
-        self.template = ChatTemplate(self.tokenizer, spec.date)
+    def __init__(self, spec: ModelSpec, markers: Markers | None = None) -> None:
         self._spec = spec
+        self._markers = markers
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return tokenizers.load(self._spec.name, trust_remote_code=self._spec.trust_remote_code)
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        return ChatTemplate(self.tokenizer, self._spec.date)
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -58,7 +67,7 @@ class Model:
 
     @property
     def markers(self) -> Markers:
-        return self.dialect.markers
+        return self._markers or self.dialect.markers
 
     @cached_property
     def texts(self) -> list[str]:
@@ -138,11 +147,11 @@ class Model:
 _loaded: dict[str, Model] = {}
 
 
-def load(spec: ModelSpec) -> Model:
-    """A model, loaded once: datasets of a run share theirs."""
+def shared(spec: ModelSpec, markers: Markers | None = None) -> Model:
+    """The model of a spec, the same for all datasets of a run that have the same."""
     key = repr(spec)
     if key not in _loaded:
-        _loaded[key] = Model(spec)
+        _loaded[key] = Model(spec, markers)
     return _loaded[key]
 
 
