@@ -173,16 +173,21 @@ def without_first_message(copy: Copy, row: Line) -> None:
     copy.rebuild(row, prompt[cut:], copy.answer(row))
 
 
-def other_tokenizer(copy: Copy, rows: list[Line]) -> None:
-    """One trained on what the prompts say: its ids lie in the vocabulary, and mean other pieces."""
+def trained(texts: list[str]) -> Fast:
+    """A tokenizer of 2,000 pieces."""
     fast = Fast(models.BPE())
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=2000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    texts = [copy.tokenizer.decode(row["input_ids"]) for row in copy.rows]
     fast.train_from_iterator(texts, trainer)
+    return fast
+
+
+def other_tokenizer(copy: Copy, rows: list[Line]) -> None:
+    """One trained on what the rows say: its ids lie in the vocabulary, and mean other pieces."""
+    fast = trained([copy.tokenizer.decode(row["input_ids"]) for row in copy.rows])
     for row in rows:
         answer = copy.answer(row)
         end = answer[-1:] if answer[-1] == copy.stop else []

@@ -35,9 +35,7 @@ def clean(embedded_server: EmbeddedServer, tokenizer_folder: Path, tmp_path_fact
     folder = tmp_path_factory.mktemp("verified")
     things = ["tea", "a glacier", "the number 7", "rust", "a violin", "fog", "chess", "bread", "a comet", "moss"]
     facts = [f"Tell me about {thing}." for thing in things] + [f"What is {thing}? One word." for thing in things]
-    short = [f"Say only the word {thing}." for thing in things] + [
-        f"Is {thing} nice? Say yes or no." for thing in things
-    ]
+    short = [f"Say only {thing}." for thing in things] + [f"Is {thing} nice? Say yes or no." for thing in things]
     write_jsonl(folder / "facts.jsonl", [{"messages": [{"role": "user", "content": text}]} for text in facts])
     write_jsonl(folder / "short.jsonl", [{"messages": [{"role": "user", "content": text}]} for text in short])
     recipe = write_recipe(

@@ -17,7 +17,7 @@ _LONGEST = 16  # pieces that a marker is spelled in
 _ENOUGH = 16  # ids of an answer that tell a tokenizer
 _FIRST = 256  # of them that are looked at
 _OWN = 0.93  # of an answer's ids are, at least, those of its text; of nine in ten honest ones of a small model
-_RARE = 0.15  # of the usual share of pairs that other rows have; of one in fifty honest ones less
+_RARE = 0.3  # of the usual share of pairs that other rows have; of one in twenty honest ones less
 _PROMPT = 64  # ids of a prompt that tell what it says of thinking
 
 
