@@ -82,11 +82,11 @@ def test_ids_of_another_tokenizer(tmp_path: Path, tokenizer_folder: Path) -> Non
     other = trained(whole.splitlines())
     tail, rng, lines = small.encode(["<|im_start|>assistant\n"])[0], random.Random(0), []
     for n in range(400):
-        at = rng.randrange(len(whole) - 200)
-        text = whole[at : at + 200]
+        at = rng.randrange(len(whole) - 900)
+        text = whole[at : at + 900]
         foreign = n % 20 == 7
         said = other.encode(text).ids if foreign else small.encode([text])[0]
-        said = [id for id in said if id not in small.special.values()][:60]
+        said = [id for id in said if id not in small.special.values()][:150]
         lines.append(encode({"input_ids": tail + said + [2], "loss_mask": [0] * len(tail) + [1] * (len(said) + 1)}))
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\n".join(lines) + b"\n")

@@ -16,6 +16,7 @@ from draftmill.verify.tally import Tally
 _LONGEST = 16  # pieces that a marker is spelled in
 _ENOUGH = 16  # ids of an answer that tell a tokenizer
 _FIRST = 256  # of them that are looked at
+_LONG = 128  # ids that tell it alone; of fewer, chance may make as many that are spelled otherwise
 _OWN = 0.93  # of an answer's ids are, at least, those of its text; of nine in ten honest ones of a small model
 _RARE = 0.3  # of the usual share of pairs that other rows have; of one in twenty honest ones less
 _PROMPT = 64  # ids of a prompt that tell what it says of thinking
@@ -45,15 +46,18 @@ def check_bytes(row: Row, number: int, span: tuple[int, int], flags: Flags, mode
 
 
 def check_origin(answers: list[tuple[int, int, Ids]], habits: Habits, model: Model, tally: Tally) -> None:
-    """Ids that follow each other nowhere else in the file, and that are not how this tokenizer cuts their text.
-
-    Either alone is honest as a rule: a rare language, or a model that spells in its own way. Answers are (number and
-    hash of the row, ids without their end).
+    """Ids that are not how this tokenizer cuts their text; of a short answer, that follow each other nowhere else in the
+    file as well, since a model spells a few words in its own way. Answers are (number and hash of the row, ids without
+    their end).
     """
     kept = [(number, hash, ids[:_FIRST]) for number, hash, ids in answers if len(ids) >= _ENOUGH]
     tally.look("foreign-ids", len(kept))
     pairs = habits.pairs
-    odd = [(n, ids.tolist()) for n, hash, ids in kept if pairs and pairs.share(ids, hash) < _RARE * pairs.usual]
+    odd = [
+        (number, ids.tolist())
+        for number, hash, ids in kept
+        if len(ids) >= _LONG or (pairs and pairs.share(ids, hash) < _RARE * pairs.usual)
+    ]
     again = model.tokenizer.encode([model.tokenizer.decode(ids) for _, ids in odd])
     for (number, ids), own in zip(odd, again, strict=True):
         share = agreement(ids, own)
