@@ -8,6 +8,7 @@ Usage: bench_verify.py [ROWS] [WORKERS]
 
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -80,8 +81,11 @@ def main() -> None:
                 peak = max(peak, memory(process.pid))
                 time.sleep(0.5)
         seconds = time.perf_counter() - began
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = used.ru_utime + used.ru_stime
         print(f"{rows:,} rows, {size:,.0f} MB, {workers} processes: {seconds:.1f} s in all, start included")
         print(f"{rows * TOKENS / seconds / 1e6:.2f} M tokens/s, at most {peak:,.0f} MiB")
+        print(f"{cpu:.1f} s of processor time: {rows * TOKENS / cpu / 1e6:.2f} M tokens for each, busy machine or not")
 
 
 if __name__ == "__main__":

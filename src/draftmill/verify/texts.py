@@ -46,8 +46,8 @@ def check_bytes(row: Row, number: int, span: tuple[int, int], flags: Flags, mode
 
 
 def check_origin(answers: list[tuple[int, int, Ids]], habits: Habits, model: Model, tally: Tally) -> None:
-    """Ids that are not how this tokenizer cuts their text; of a short answer, that follow each other nowhere else in the
-    file as well, since a model spells a few words in its own way. Answers are (number and hash of the row, ids without
+    """Ids that are not how this tokenizer cuts their text; of a short answer, that follow each other nowhere else in
+    the file as well, since a model spells a few words in its own way. Answers are (number and hash, ids without
     their end).
     """
     kept = [(number, hash, ids[:_FIRST]) for number, hash, ids in answers if len(ids) >= _ENOUGH]
