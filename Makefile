@@ -38,5 +38,5 @@ $(VENV)/.installed-embedded: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-embedded
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[embedded,monitor,dev]'
 	@touch $@

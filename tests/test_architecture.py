@@ -22,6 +22,7 @@ FLOORS = {
     "mill": 4,
     "export": 4,
     "verify": 4,
+    "watch": 4,
     "cli": 5,
 }
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.parent != ROOT or p.stem in FLOORS)

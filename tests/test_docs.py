@@ -11,7 +11,7 @@ from draftmill.cli.app import app
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Tally
 from draftmill.mill.drift import DriftFile, Example, Figure
-from draftmill.mill.prompts import Prepared
+from draftmill.mill.prepared import Prepared
 from draftmill.recipe import Control, Dataset, EngineSpec, Lane, LongPrompts, Markers, Recipe, Sampling, markers
 from draftmill.records import Completion, Failure, Prompt, Row
 from draftmill.render.drift import Reason, Unjudged

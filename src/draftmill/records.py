@@ -60,11 +60,22 @@ class TokenizedRow(msgspec.Struct, frozen=True):
     loss_mask: list[int]
 
 
-class UnreadRow(msgspec.Struct, frozen=True):
-    """A row of a dataset that could not be read, and why: data, never a crash."""
+class UnreadRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row of a dataset that could not be read, and why: data, never a crash.
+
+    ``lost``: nor can anything behind it in its file, and nobody knows how many rows that would be.
+    """
 
     where: Where
     reason: str
+    lost: bool = False
+
+
+class FilteredRow(msgspec.Struct, frozen=True):
+    """A row that the recipe's ``where`` leaves out, by the value of this column."""
+
+    where: Where
+    column: str
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -50,7 +50,7 @@ def test_a_missing_file(run: Any, tmp_path: Path) -> None:
 def test_an_unknown_format(run: Any, tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "s.jsonl", questions(2))
     done = run(source, dataset={"format": "sharegp"})
-    assert done.returncode == 1 and "sharegp" in said(done) and "sharegpt" in said(done)
+    assert done.returncode == 2 and "recipe.yaml:1: datasets[0].format" in said(done) and "mean sharegpt" in said(done)
 
 
 def test_rows_that_cannot_be_read_are_told_with_their_line_and_the_others_run(run: Any, tmp_path: Path) -> None:

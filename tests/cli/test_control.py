@@ -99,7 +99,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
         (out / "control.yaml").write_text("pause: [")
         wait(lambda: "not valid YAML" in events())
         assert process.poll() is None and len(read_jsonl(out / "chat" / "raw_responses.jsonl")) == journal == 1
-        (out / "control.yaml").write_text(f'{{"pause": true, "engines": {spec}}}')
+        (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')
         raised = draftmill("control", out, "--resume", "--budget", "120")
         assert raised.returncode == 0 and "is on and follows" in raised.stderr
         said = process.communicate(timeout=120)[1]

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from draftmill.mill.findings import about, together
-from draftmill.mill.prompts import Prepared
+from draftmill.mill.prepared import Prepared
 from draftmill.render.findings import Code, Finding
 from tests.render import families
 
 
 def prepared(**values: Any) -> Prepared:
-    data: dict[str, Any] = dict.fromkeys(Prepared.__struct_fields__, 0)
+    data: dict[str, Any] = {field.name: 0 for field in msgspec.structs.fields(Prepared) if field.required}
     texts = ("format", "why", "special_text_first", "longest_where", "tools_as_text_first")
     data |= dict.fromkeys(texts, "") | {"unread_reasons": [], "special_text": {}, "concerns": {}}
     return msgspec.convert(data | {"positions": 9} | values, Prepared)

@@ -9,7 +9,8 @@ import pytest
 from draftmill.errors import SourceError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.standing import load_standing
-from draftmill.mill.prompts import Preparation, Prepared, read_prepared
+from draftmill.mill.prepared import Prepared, read_prepared
+from draftmill.mill.prompts import Preparation
 from draftmill.recipe import Dataset
 from draftmill.render import tokenizer
 from draftmill.render.dialect import Dialect

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmill.errors import SourceError
+from draftmill.recipe import FORMATS
 from draftmill.sources import formats
 from draftmill.sources.fault import RowFault
 from draftmill.sources.history import Recorded
@@ -170,3 +171,7 @@ def test_any_row_is_a_conversation_or_a_fault(row: dict[str, Any], column: str |
         assert all(isinstance(m["content"], str) for m in read.prompt.messages + read.later)
         again = formats.named("messages", "").read({"messages": read.prompt.messages, "tools": read.prompt.tools})
         assert again == Recorded(read.prompt)
+
+
+def test_the_recipe_knows_every_format() -> None:
+    assert set(FORMATS) == set(formats.known())

@@ -64,8 +64,12 @@ def test_the_column(tmp_path: Path) -> None:
         ([], {}, "holds no row that can be read", "it is empty"),
         (["{torn"], {}, "holds no row that can be read", "a.jsonl:1: not valid JSON at column 2"),
         ([{"x": 1}], {}, "no known format", "the columns are x"),
-        ([{"prompt": "a"}], {"format": "promt"}, "d: unknown format 'promt'", "did you mean prompt?"),
-        ([{"prompt": "a"}], {"subset": "main"}, "subset is for hub datasets", ""),
+        (
+            [{"prompt": "a", "kind": "x"}],
+            {"where": {"knd": "x"}},
+            "where: none of its first 1 rows",
+            "did you mean kind?",
+        ),
     ],
 )
 def test_faults_of_the_whole(tmp_path: Path, lines: list[Any], fields: Any, message: str, advice: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from draftmill import __version__
-from draftmill.cli import control, drift, export, init, prepare, quickstart, run, verify
+from draftmill.cli import adopt, control, drift, export, init, monitor, prepare, quickstart, report, run, verify
 from draftmill.cli.console import say_error
 from draftmill.errors import DraftmillError, StorageError
 
@@ -21,7 +21,10 @@ app = typer.Typer(
 app.command()(quickstart.quickstart)
 app.command()(init.init)
 app.command()(prepare.prepare)
+app.command()(adopt.adopt)
 app.command()(run.run)
+app.command()(monitor.monitor)
+app.command()(report.report)
 app.command()(control.control)
 app.command()(drift.drift)
 app.command()(verify.verify)

@@ -11,6 +11,9 @@ from draftmill.errors import DraftmillError, RecipeError
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 if not err.is_terminal:
     err.width = 200  # a log has no width: nothing in it may be cut to fit a screen
+out = Console(highlight=False, soft_wrap=True)
+if not out.is_terminal:
+    out.width = 200
 
 _LABEL_WIDTH = 10
 

@@ -34,34 +34,15 @@ def control(
     Example: draftmill control runs/kimi --engine http://10.0.0.2:30000 --budget chat=12M
     """
     from draftmill.cli.console import label
-    from draftmill.errors import UsageFault
     from draftmill.journal.folder import RunFolder
     from draftmill.journal.lock import is_held
-    from draftmill.ledger.control import ControlFile
-    from draftmill.ledger.settings import read_settings
-    from draftmill.recipe import Control, Recipe, check_control
+    from draftmill.ledger.control import steer
+    from draftmill.recipe import Control
 
     folder = RunFolder(run)
-    settings = read_settings(folder)
-    if settings is None:
-        raise UsageFault(f"{run}: no run has begun there", "give the folder that `draftmill run` named")
-    recipe = Recipe.model_validate(settings.recipe)
-    file = ControlFile(folder.control)
-    before = Control() if clear else file.read()
     engines: dict[str, Wish] = dict.fromkeys(no_engine or (), False)
     engines |= dict(map(_engine, engine or ()))
-    data = before.model_dump() | ({} if pause is None else {"pause": pause})
-    data["concurrency"] = before.concurrency | _by_name(concurrency, list(recipe.lanes))
-    data["budgets"] = before.budgets | _by_name(budget, [dataset.name for dataset in recipe.datasets])
-    data["engines"] = before.engines_with(engines)
-    now = check_control(data, "control")
-    after = now.over(recipe)
-    for url in no_engine or ():
-        if not before.knows(url, recipe):
-            there = ", ".join(spec.url or "embedded" for spec in before.over(recipe).engines)
-            raise UsageFault(f"--no-engine {url}: the run has no such engine; it has {there or 'none'}")
-    if now != before or clear:
-        file.write(now)
+    now, after = steer(folder, pause=pause, concurrency=concurrency, budget=budget, engines=engines, clear=clear)
     held = is_held(folder.lock)
     for line in now.text().splitlines():
         label("control", line)
@@ -72,17 +53,8 @@ def control(
     label("run", "is on and follows within a second or two" if held else "is not on: this holds from its next start")
 
 
-def _by_name(text: str | None, names: list[str]) -> dict[str, object]:
-    """``64`` for all, or ``short=150,long=32``."""
-    parts = [] if text is None else [part.strip().rpartition("=") for part in text.split(",")]
-    given = [(name.strip(), _number(value)) for name, _, value in parts]
-    return {name: value for target, value in given for name in ([target] if target else names)}
-
-
 def _engine(text: str) -> "tuple[str, Wish]":
+    from draftmill.ledger.control import as_number
+
     url, equals, value = text.partition("=")
-    return (url, _number(value)) if equals else (text, True)
-
-
-def _number(text: str) -> int | str:
-    return int(text) if text.strip().isdecimal() else text.strip()
+    return (url, as_number(value)) if equals else (text, True)

@@ -1,5 +1,7 @@
 """``draftmill prepare``: read, order and render every dataset, without any engine."""
 
+from typing import Annotated
+
 import typer
 
 from draftmill.cli.options import Json, NativeTools, Only, Out, RecipePath, Samples, overrides, run_folder
@@ -11,6 +13,9 @@ def prepare(
     only: Only = None,
     samples: Samples = None,
     native_tools: NativeTools = False,
+    cores: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Processes to work with; one a core unless given.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make the prompts of a run, and tell what there is in datasets and model; needs no engine.
@@ -20,7 +25,8 @@ def prepare(
     import msgspec
 
     from draftmill import recipe as recipes
-    from draftmill.cli.console import advise, count, err, table
+    from draftmill.cli import account
+    from draftmill.cli.console import advise
     from draftmill.cli.run import interruptible
     from draftmill.cli.story import Story
     from draftmill.mill.run import open_run
@@ -28,27 +34,12 @@ def prepare(
     loaded = recipes.load(recipe, overrides(only=only, samples=samples, native_tools=native_tools))
     folder = run_folder(recipe, out)
     with interruptible(), open_run(loaded, recipe.parent, folder, only=tuple(only or ()), observer=Story()) as run:
-        reports = run.prepare()
+        reports = run.prepare(cores)
         found = run.find()
     if json:
         figures = {name: msgspec.to_builtins(r) | {"findings": found[name]} for name, r in reports.items()}
         typer.echo(msgspec.json.encode(figures).decode())
-    headings = ("rows", "unread", "prompts", "refused", "repeated", "tokens", "longest", "tools")
-    rows = [
-        (
-            name,
-            r.format,
-            *(count(n) for n in (r.read, r.unread, r.positions, r.refused, r.repeated)),
-            f"⌀ {count(r.prompt_tokens / max(1, r.positions - r.refused))}",
-            count(r.longest),
-            count(r.with_tools),
-        )
-        for name, r in reports.items()
-    ]
-    err.print()
-    spare = ("tools", "repeated", "refused", "tokens", "format", "unread")
-    err.print(table([("dataset", ""), ("format", ""), *((h, "right") for h in headings)], rows, spare=spare))
-    err.print()
+    account.show(reports)
     if any(r.unread for r in reports.values()):
         advise(f"every unread row, with its file and line: {folder}/*/unread.jsonl")
     advise(f"generate with: draftmill run {recipe} --out {folder}{' --native-tools' if native_tools else ''}")

@@ -43,6 +43,10 @@ def run(
     stall: Annotated[
         float, typer.Option(min=1, help="Seconds without any progress until a server is taken for stuck.")
     ] = 300.0,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1.", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Generate what a recipe asks for; the same command again continues where it stopped.
@@ -75,6 +79,7 @@ def run(
         first=limit,
         retry_errors=retry_errors,
         examples=1 if limit else 0,
+        metrics_port=metrics_port,
     )
     again = f"draftmill run {recipe} --out {folder}{' --native-tools' if native_tools else ''}"
     raise typer.Exit(finish(result, again, folder, limited=bool(limit), json=json))
@@ -90,6 +95,7 @@ def mill(
     first: int | None = None,
     retry_errors: bool = False,
     examples: int = 0,
+    metrics_port: int | None = None,
 ) -> "Result":
     """Prepare and generate, telling the story, and show the first rows of each dataset decoded."""
     from draftmill.cli.console import label
@@ -100,7 +106,8 @@ def mill(
     label("run", str(folder))
     with interruptible(), open_run(recipe, base, folder, only=only, observer=Story()) as opened:
         opened.prepare()
-        result = opened.mill(limits, first=first, retry_errors=retry_errors)
+        with metrics(folder, metrics_port):
+            result = opened.mill(limits, first=first, retry_errors=retry_errors)
         if examples and result.start.answers:
             for dataset in opened.datasets:
                 for prompt, answer in opened.decoded(dataset.name, examples):
@@ -135,6 +142,26 @@ def finish(result: "Result", command: str, folder: Path, *, limited: bool = Fals
         label("done", f"{nothing}every prompt is settled and its row is written", style="green")
     next_steps(result, command, str(folder))
     return exit_code(result, limited=limited)
+
+
+@contextmanager
+def metrics(folder: Path, port: int | None) -> Iterator[None]:
+    """Serve the run's metrics meanwhile, where that is asked for."""
+    if port is None:
+        yield
+        return
+    from draftmill.cli.console import label
+    from draftmill.watch.metrics import serve
+    from draftmill.watch.stats import RunWatch
+
+    watch = RunWatch(folder)
+    watch.refresh()  # now, since the first look at a large run takes seconds; later ones take none
+    server = serve(watch, port)
+    label("metrics", f"http://127.0.0.1:{server.port}/metrics")
+    try:
+        yield
+    finally:
+        server.close()
 
 
 @contextmanager

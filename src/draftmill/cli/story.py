@@ -12,7 +12,7 @@ from rich.table import Table
 from draftmill.cli.console import advise, count, duration, err, label, many, table
 from draftmill.mill.loop import Loop
 from draftmill.mill.observer import Observer
-from draftmill.mill.prompts import Prepared
+from draftmill.mill.prepared import NOT_SAMPLED, UNREAD, Prepared
 from draftmill.mill.seat import Seat
 from draftmill.mill.stream import Stream
 from draftmill.render.findings import Finding
@@ -25,6 +25,7 @@ _LOUD = {
     "lost": "red",
     "stalled": "red",
     "paused": "red",
+    "source": "yellow",
     "suspect": "red",
     "fault": "red",
     "absent": "yellow",
@@ -65,6 +66,9 @@ class Story(Observer):
         label("prompts", f"{dataset}: {count(report.positions)} {what}, {longest}; {source}")
         if fresh:
             self._found(dataset, report)
+            dropped = {why: rows for why, rows in report.dropped.items() if why not in (UNREAD, NOT_SAMPLED)}
+            if dropped:
+                label("dropped", f"{dataset}: " + ", ".join(f"{count(rows)} {why}" for why, rows in dropped.items()))
 
     def found(self, finding: Finding, datasets: list[str]) -> None:
         about = f"{', '.join(datasets)}: " if datasets else ""

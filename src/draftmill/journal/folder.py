@@ -49,6 +49,11 @@ class RunFolder:
     def dataset(self, name: str) -> DatasetFolder:
         return DatasetFolder(self.path / name)
 
+    def begun(self) -> list[DatasetFolder]:
+        """The datasets that have prompts, or answers to prompts that are gone, by name."""
+        files = (*self.path.glob("*/prompts.jsonl"), *self.path.glob("*/raw_responses.jsonl"))
+        return [DatasetFolder(folder) for folder in sorted({file.parent for file in files})]
+
     def datasets(self) -> list[DatasetFolder]:
         """The datasets that have been prepared here, by name."""
         return [DatasetFolder(f.parent) for f in sorted(self.path.glob("*/prompts.jsonl"))]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from struct import Struct, error
-from typing import IO
+from typing import IO, NamedTuple
 
 from draftmill.errors import StorageError
 from draftmill.journal.files import replacing
@@ -24,8 +24,15 @@ _HEADER = Struct("<8s2Q32sI")  # kind and version, records, bytes of the file th
 _JOURNAL, _PROMPTS = b"dmjourn3", b"dmpromp2"
 # id, offset, position, turn, prompt tokens, completion tokens, limit, continued, finish and flags, why it ended
 _RECORD = Struct("<16sQ6I2B")
-_FINISHES, _ENDED = tuple(Finish), (None, *Ended)
-_PARTIAL, _REDRAWN, _LOOK, _MORE = 4, 8, 16, 32  # _LOOK: no line that a record can hold; the journal's own line is read
+FIELDS = [  # the same for numpy
+    ("id", "<u8", (2,)),
+    ("offset", "<u8"),
+    *((name, "<u4") for name in ("position", "turn", "prompt_tokens", "completion_tokens", "limit", "continued")),
+    ("flags", "u1"),
+    ("ended", "u1"),
+]
+FINISHES, _ENDED = tuple(Finish), (None, *Ended)  # a finish is the two low bits of the flags
+PARTIAL, REDRAWN, LOOK, MORE = 4, 8, 16, 32  # LOOK: no line that a record can hold; the journal's own line is read
 _ID = 16
 _CHUNK = 4096 * _RECORD.size
 _BLOCK, _BLOCKS = 4096, 64  # of a file that are looked at: all of a small one, the ends and some between of a large one
@@ -43,7 +50,7 @@ def entries(journal: Path, index: Path, worth: int = WORTH, vocab_size: int = LA
         indexed: Iterator[bytes] = _chunks(index, count) if count else iter(())
         old = chain.from_iterable(map(_RECORD.iter_unpack, indexed))
         for number, record in enumerate(old, start=1):
-            yield _entry(record) if not record[8] & _LOOK else read_line(file, record[1], number, vocab_size)
+            yield _entry(record) if not record[8] & LOOK else read_line(file, record[1], number, vocab_size)
         rest = scan_from(file, covered, count + 1, vocab_size)
         if size - covered < max(worth, size // _GROWTH if covered else 0, 1):
             yield from (entry for entry, _ in rest)
@@ -55,6 +62,27 @@ def entries(journal: Path, index: Path, worth: int = WORTH, vocab_size: int = LA
                 covered = end
             yield entry
         _write(index, _JOURNAL, count + len(fresh) // _RECORD.size, covered, file, chain(_kept(index, count), [fresh]))
+
+
+class Indexed(NamedTuple):
+    """The records of an index as they lie there, ``FIELDS`` each: of so many lines, in so many bytes of the journal."""
+
+    records: bytes
+    lines: int
+    covered: int
+
+
+def read_indexed(journal: Path, index: Path) -> Indexed:
+    """All records of an index at once, for whoever works on them as arrays; none where it is not this journal's.
+
+    Nothing is written: an index that is behind stays so.
+    """
+    try:
+        with journal.open("rb") as file:
+            count, covered = _covers(index, file)
+        return Indexed(b"".join(_chunks(index, count)) if count else b"", count, covered)
+    except OSError:
+        return Indexed(b"", 0, 0)
 
 
 class PromptIndex:
@@ -105,8 +133,8 @@ def write_prompt_index(prompts: Path, index: Path, made: PromptIndex, worth: int
 
 def _record(entry: Entry | UnknownLine, offset: int) -> bytes:
     if isinstance(entry, Entry):
-        flags = _FINISHES.index(entry.finish_reason) | _PARTIAL * entry.partial | _REDRAWN * entry.redrawn
-        flags |= _MORE * entry.more
+        flags = FINISHES.index(entry.finish_reason) | PARTIAL * entry.partial | REDRAWN * entry.redrawn
+        flags |= MORE * entry.more
         try:
             id = bytes.fromhex(entry.id)
             if id.hex() == entry.id and len(id) == _ID:
@@ -124,7 +152,7 @@ def _record(entry: Entry | UnknownLine, offset: int) -> bytes:
                 )
         except (ValueError, error):  # no such id, or a number that needs more room
             pass
-    return _RECORD.pack(b"", offset, 0, 0, 0, 0, 0, 0, _LOOK, 0)
+    return _RECORD.pack(b"", offset, 0, 0, 0, 0, 0, 0, LOOK, 0)
 
 
 def _entry(record: tuple[bytes, int, int, int, int, int, int, int, int, int]) -> Entry:
@@ -135,12 +163,12 @@ def _entry(record: tuple[bytes, int, int, int, int, int, int, int, int, int]) ->
         turn,
         prompt_tokens,
         completion_tokens,
-        _FINISHES[flags & 3],
+        FINISHES[flags & 3],
         limit,
-        flags & _PARTIAL != 0,
+        flags & PARTIAL != 0,
         continued,
-        flags & _REDRAWN != 0,
-        flags & _MORE != 0,
+        flags & REDRAWN != 0,
+        flags & MORE != 0,
         _ENDED[ended],
         offset,
     )

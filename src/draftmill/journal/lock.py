@@ -66,6 +66,26 @@ def is_held(path: Path) -> bool:
         os.close(fd)
 
 
+def holder_lives(path: Path) -> bool | None:
+    """Whether the process that began the last start lives; None where it ran on another machine, or nobody knows.
+
+    Unlike ``is_held`` it never tries the lock itself: a start that comes just then would be refused.
+    """
+    try:
+        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    if holder.host != socket.gethostname():
+        return None
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def _told(data: bytes) -> str:
     try:
         holder = msgspec.json.decode(data, type=Holder)

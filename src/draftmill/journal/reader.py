@@ -95,18 +95,19 @@ def scan_from(
     for each, line in enumerate(file, start=number):
         if not line.endswith(b"\n"):
             if is_object(line):
-                yield _read(line, offset, each, vocab_size), offset
+                yield read_entry(line, offset, each, vocab_size), offset
             return
-        yield _read(line, offset, each, vocab_size), (offset := offset + len(line))
+        yield read_entry(line, offset, each, vocab_size), (offset := offset + len(line))
 
 
 def read_line(file: IO[bytes], offset: int, number: int, vocab_size: int = LARGEST) -> Entry | UnknownLine:
     """The one line at an offset, the ``number``-th of the file."""
     file.seek(offset)
-    return _read(file.readline(), offset, number, vocab_size)
+    return read_entry(file.readline(), offset, number, vocab_size)
 
 
-def _read(line: bytes, offset: int, number: int, vocab_size: int) -> Entry | UnknownLine:
+def read_entry(line: bytes, offset: int, number: int, vocab_size: int = LARGEST) -> Entry | UnknownLine:
+    """What one whole line is, the ``number``-th, which starts at an offset."""
     try:
         read = _decoder(vocab_size).decode(line)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

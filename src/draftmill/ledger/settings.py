@@ -18,7 +18,10 @@ from draftmill.recipe import Dataset, Recipe
 
 _SHOWN = 4  # changes that a message names
 # of one dataset; `name` ties it to its older self
-_FROZEN_DATASET = ("source", "format", "column", "subset", "n", "system", "native_tools", "turns", "history")
+_FROZEN_DATASET = (
+    *("source", "format", "column", "subset", "n", "system", "native_tools", "turns", "history"),
+    *("where", "languages", "duplicates", "min_prompt_tokens", "max_prompt_tokens"),
+)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -71,7 +74,7 @@ def settings_of(
     stop_ids: tuple[int, ...],
 ) -> Settings:
     """The settings of a run that begins now. ``digests`` are the tokenizer's and the template's."""
-    return Settings(__version__, date, recipe.model_dump(mode="json"), files, *digests, vocab_size, list(stop_ids))
+    return Settings(__version__, date, recipe.resolved(), files, *digests, vocab_size, list(stop_ids))
 
 
 def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
@@ -79,7 +82,7 @@ def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
 
     A dataset without prompts binds nothing yet: what kept it from being prepared can be mended.
     """
-    begun = {dataset.name for dataset in folder.datasets()}
+    begun = {dataset.name for dataset in folder.begun()}
     old = Recipe.model_validate(frozen.recipe)
     bound = old.model_copy(update={"datasets": [d for d in old.datasets if d.name in begun]})
     changed = changes(bound, recipe)
@@ -92,7 +95,7 @@ def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
 
 def merged(frozen: Settings, recipe: Recipe) -> Settings:
     """The settings with what may change taken from today's recipe; a dataset that it leaves out stays in the run."""
-    now = recipe.model_dump(mode="json")
+    now = recipe.resolved()
     names = {dataset["name"] for dataset in now["datasets"]}
     others = [d for d in frozen.recipe["datasets"] if d["name"] not in names]
     now["datasets"] += others

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from draftmill.mill.prompts import Prepared
+from draftmill.mill.prepared import Prepared
 from draftmill.recipe import History
 from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Concern, Finding, tools_as_text

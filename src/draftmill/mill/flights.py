@@ -117,6 +117,14 @@ class Flights:
         flight = self._flights[position]
         return flight.tokens + self._rate.median() * max(0.0, self._now() - flight.since)
 
+    def heard(self) -> int:
+        """Tokens of all answers under way, as far as the servers tell while they grow: nothing is guessed."""
+        return sum(flight.tokens for flight in self._flights.values())
+
+    def answers(self) -> float:
+        """What ``roughly`` gives, without what counts beside the answers."""
+        return self.roughly() - self._beside
+
     def roughly(self) -> float:
         """``expected`` as it was an eighth of all answers ago at most: costs nothing but a new curve then."""
         if self._forecast.stale(1 / 8):

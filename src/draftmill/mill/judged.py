@@ -18,7 +18,7 @@ from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, of_recordings, of_run
 from draftmill.mill.target import own_tokenizer, resolve
 from draftmill.recipe import EMBEDDED, Recipe, validate
-from draftmill.records import Conversation, TokenizedRow, UnreadRow
+from draftmill.records import Conversation, FilteredRow, TokenizedRow, UnreadRow
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.drift import Unjudged
@@ -130,7 +130,7 @@ class _Rows:
                 self._first = self._first or row
             elif isinstance(row, TokenizedRow):
                 self._tokenized += 1
-            else:
+            elif not isinstance(row, FilteredRow):
                 messages = row.recorded.prompt.messages + row.recorded.later
                 answers = [m for m in messages if m["role"] == "assistant" and not is_blank(m)]
                 self._unanswered += not answers

@@ -1,7 +1,6 @@
 """Samples of what the engines are doing, for the run's ``load.jsonl`` and for the seats' governors."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -26,20 +25,38 @@ class Outlook(msgspec.Struct, frozen=True):
     draining: bool
 
 
+class Done(msgspec.Struct, frozen=True):
+    """What this start has done of one dataset: whole answers, error rows, the answers' tokens, and the tokens that are
+    there of answers that have not ended, as far as servers tell while they grow.
+    ``left``: tokens that are expected to be generated still, by prompts or budget, whichever ends it first."""
+
+    answers: int
+    failed: int
+    tokens: int
+    growing: int
+    left: int
+
+
 async def sample_loads(
     seats: list[Seat],
     put: Callable[[bytes], None],
     outlook: Callable[[Seat, int], Outlook],
+    done: Callable[[], dict[str, Done]],
     wake: Callable[[], None],
     mishaps: Mishaps,
 ) -> None:
-    """Hand a line for each seat to ``put`` and its load to the seat, again and again, until cancelled.
+    """Hand a line for each seat, and one of all datasets, to ``put`` and its load to the seat, again and again, until
+    cancelled.
 
     ``outlook`` is asked for each governed seat, of whose requests so many wait at the server. ``wake`` is called where
     a seat takes more than before. A fault costs the sample that it comes in.
     """
     while True:
         governed = any(seat.governor for seat in seats)
+        try:
+            put(encode({"time": clock.wall(), "done": done()}))
+        except Exception as error:  # as below
+            mishaps.hear("run", "what is done could not be told", error)
         for seat in list(seats):
             try:
                 load = await _load(seat)
@@ -64,7 +81,7 @@ async def _load(seat: Seat) -> Load | None:
 
 def _line(seat: Seat, load: Load | None) -> dict[str, object]:
     return {
-        "time": round(time.time(), 3),
+        "time": clock.wall(),
         "engine": seat.engine.name,
         "state": seat.state.value,
         "in_flight": seat.in_flight,

@@ -17,7 +17,7 @@ from draftmill.mill.collector import rare_collections
 from draftmill.mill.drain import drain
 from draftmill.mill.growth import Growth
 from draftmill.mill.lane import LaneQueue
-from draftmill.mill.load import Outlook, sample_loads
+from draftmill.mill.load import Done, Outlook, sample_loads
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.mixing import next_to_send
 from draftmill.mill.returns import Ears, Returns
@@ -187,7 +187,8 @@ class Loop:
     async def _run(self) -> Ending:
         self._scribe = Scribe(lambda: self.stop(Ending.FAILED, self._scribe.failure), self.crashed)
         put: Callable[[bytes], None] = lambda line: self._scribe.put(self._load_log, line)  # noqa: E731
-        sampler = asyncio.create_task(sample_loads(self.seats, put, self._outlook, self._wake.set, self._mishaps))
+        beside = sample_loads(self.seats, put, self._outlook, self._done, self._wake.set, self._mishaps)
+        sampler = asyncio.create_task(beside)
         sampler.add_done_callback(self.crashed)
         try:
             await self._feed()
@@ -372,6 +373,9 @@ class Loop:
         for number, call in enumerate(calls):
             call.stream.grows(growth, call.work.prompt, waits=number >= len(calls) - queued)
         return Outlook(growth, draining=False)
+
+    def _done(self) -> dict[str, Done]:
+        return {s.name: Done(s.answers, s.failed, s.tokens, *map(round, s.outlook())) for s in self.streams}
 
     def _lane(self, work: Work) -> LaneQueue:
         name = self.streams[work.dataset].lane_of(work.prompt)

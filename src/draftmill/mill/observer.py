@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from draftmill.mill.loop import Loop
-    from draftmill.mill.prompts import Prepared
+    from draftmill.mill.prepared import Prepared
     from draftmill.mill.seat import Seat
     from draftmill.render.findings import Finding
 

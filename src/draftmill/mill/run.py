@@ -1,53 +1,47 @@
 """One run from end to end: the folder under its lock, prompts, engines, the loop, rows, and what came of it."""
 
 import asyncio
-import shutil
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from draftmill.errors import RecipeError, RenderError, RunError, StorageError, in_words
+from draftmill.errors import RecipeError, RunError, StorageError, in_words
 from draftmill.ids import encode
-from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.folder import RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.rows import lost
-from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
+from draftmill.mill.beginning import begin
+from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
 from draftmill.mill.preflight import Preflight, fit_open_files
-from draftmill.mill.prompts import Preparation, Prepared, covers, read_prepared
+from draftmill.mill.prepared import Prepared, read_prepared
+from draftmill.mill.preparing import Preparing
 from draftmill.mill.result import Result, Start, read_result
 from draftmill.mill.roster import Roster
 from draftmill.mill.stream import Stream
-from draftmill.mill.target import Target, engine_specs, own_tokenizer, resolve
+from draftmill.mill.target import Target, engine_specs, resolve
 from draftmill.mill.voices import Voices, passages
 from draftmill.recipe import Control, Dataset, Recipe
 from draftmill.records import Conversation
-from draftmill.render import markers
-from draftmill.render import tokenizer as tokenizers
-from draftmill.render.dialect import Dialect
 from draftmill.render.findings import Finding
-from draftmill.render.markers import custom
-from draftmill.render.model_files import fingerprint
-from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
-from draftmill.sources import open_source
 
 _LOOK_SECONDS = 1.0  # between two looks at the control file
 _PAUSED = "paused: nothing new is sent, what is in flight goes on"
@@ -70,29 +64,24 @@ class Run:
         self._base = base
         self._observer = observer
         self._events = Appender(folder.events)
-        self._tokenizer: Tokenizer | None = None
-        self._template: ChatTemplate | None = None
-        self._dialects: dict[bytes, Dialect] = {}
         self._told: set[Finding] = set()
         self._target: Target = resolve(recipe, base)
-        self.settings = self._begin()
+        self.settings, self._model = begin(folder, self.recipe, self._target, self.note)
 
-    def prepare(self) -> dict[str, Prepared]:
-        """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report."""
-        reports = {}
-        for dataset in self.datasets:
-            folder = self.folder.dataset(dataset.name)
-            report = read_prepared(folder)
-            fresh = report is None or not covers(report, dataset.samples)
-            if report is None or fresh:
-                report = self._prepare(dataset, folder)
-            self._observer.prepared(dataset.name, report, fresh)
-            reports[dataset.name] = report
-        return reports
+    def prepare(self, cores: int | None = None) -> dict[str, Prepared]:
+        """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report.
+
+        ``cores``: processes to do it with, as many as may be used unless given.
+        """
+        with Crew(cores) as crew:
+            preparing = Preparing(
+                self.folder, self.settings, self.recipe, self._base, self._model, crew, self._observer, self.note
+            )
+            return {d.name: preparing.of(d) for d in self.datasets}
 
     def find(self) -> dict[str, list[Finding]]:
         """What was found out about the model, by dataset that it matters to; told where that was not done yet."""
-        found = {d.name: findings.about(self._report(d), self._dialect(d), d.history) for d in self.datasets}
+        found = {d.name: findings.about(self._report(d), self._model.dialect(d), d.history) for d in self.datasets}
         for finding, names in findings.together(found).items():
             if finding not in self._told:
                 self._told.add(finding)
@@ -122,7 +111,7 @@ class Run:
 
     def decoded(self, dataset: str, count: int) -> Iterator[tuple[str, str]]:
         """(prompt, answer) of a dataset's first rows, as text; the answer begins with the first supervised token."""
-        tokenizer = self._load()[0]
+        tokenizer = self._model.tokenizer
         with self.folder.dataset(dataset).rows.open("rb") as file:
             for line in islice(file, count):
                 row = msgspec.json.decode(line)
@@ -185,99 +174,11 @@ class Run:
             except Exception as error:
                 mishaps.hear("run", "the engines could not be looked after", error)
 
-    # beginning
-
-    def _begin(self) -> Settings:
-        settings = frozen_settings.read_settings(self.folder)
-        files = fingerprint(self._target.tokenizer)
-        begun = [f.name for f in self.folder.datasets()]
-        if settings is None or not begun:  # a first start that failed before its first prompt has decided nothing
-            if begun:
-                message = f"{self.folder.settings}: is gone, but the run has prompts of {', '.join(begun)}"
-                raise RunError(message, "restore it: it holds the settings of the answers; or give another --out")
-            settings = self._first_settings(files)
-        else:
-            frozen_settings.refuse_changes(self.folder, settings, self.recipe)
-            self._refuse_other_model(settings, files)
-            merged = frozen_settings.merged(settings, self.recipe)
-            if merged == settings:
-                return settings
-            changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
-            self.note("recipe", "run", f"continued with {changed}")
-            settings = merged
-        frozen_settings.write_settings(self.folder, settings)
-        return settings
-
-    def _first_settings(self, files: dict[str, str]) -> Settings:
-        """Load the model's tokenizer, keep a copy of it in the run, and fix everything that may not change later."""
-        today = date.today().isoformat()
-        loaded = tokenizers.load(self._target.tokenizer, trust_remote_code=self.recipe.trust_remote_code)
-        template = ChatTemplate(loaded, today)
-        shutil.rmtree(self.folder.tokenizer, ignore_errors=True)  # half a copy of a start that was killed
-        loaded.save(self.folder.tokenizer)
-        self._tokenizer, self._template = loaded, template
-        self.note("start", "run", f"begun with {self._target.tokenizer}")
-        return frozen_settings.settings_of(
-            self.recipe,
-            date=today,
-            files=files,
-            digests=(loaded.digest(), template.digest()),
-            vocab_size=loaded.size,
-            stop_ids=markers.find(loaded, template, custom(self.recipe.markers))[0].stop_ids,
-        )
-
-    def _refuse_other_model(self, settings: Settings, files: dict[str, str]) -> None:
-        """The model's files must hold what they held; one that is gone is replaced by the run's own copy."""
-        changed = [n for n in sorted(settings.files | files) if settings.files.get(n) != files.get(n)]
-        gone = not files or (files.keys() == {"hub"} and settings.files.keys() != {"hub"})
-        if changed and not gone:
-            raise RunError(
-                f"{self.folder.path}: this run was begun with another model: {', '.join(changed)} changed",
-                "put the model back, or give another --out: answers of two models are not mixed in one run",
-            )
-
-    def _load(self) -> tuple[Tokenizer, ChatTemplate]:
-        """The run's tokenizer and template, from its own copy where it has begun before."""
-        if self._tokenizer is None or self._template is None:
-            self._tokenizer, self._template = own_tokenizer(self.folder, self.settings)
-        return self._tokenizer, self._template
-
-    def _prepare(self, dataset: Dataset, folder: DatasetFolder) -> Prepared:
-        source = open_source(dataset, self._base)
-        tokenizer, template = self._load()
-        template.refuse_unknown(self.recipe.template_of(dataset))
-        dialect = self._dialect(dataset)
-        if dataset.native_tools and (lacking := dialect.lacks_native_tools):
-            raise RenderError(
-                f"dataset {dataset.name}: native_tools: this model has no form of its own for tools: {lacking}",
-                "take native_tools out: the tools stay as text in the system prompt; or name its `markers`",
-            )
-        preparation = Preparation(
-            dataset,
-            folder,
-            seed=self.recipe.seed,
-            tokenizer=tokenizer,
-            dialect=dialect,
-            on_progress=lambda read, written: self._observer.preparing(dataset.name, read, written),
-        )
-        folder.prompts_seal.unlink(missing_ok=True)  # the prompts are written anew, the head of them as it was
-        report = preparation.run(source)
-        self.note("prepared", dataset.name, f"{report.positions} prompts from {report.read} rows ({report.format})")
-        return report
-
-    def _dialect(self, dataset: Dataset) -> Dialect:
-        """How the target reads and writes under a dataset's template arguments."""
-        arguments = self.recipe.template_of(dataset)
-        key = msgspec.json.encode(arguments, order="sorted")
-        if key not in self._dialects:
-            self._dialects[key] = Dialect(*self._load(), arguments, custom(self.recipe.markers))
-        return self._dialects[key]
-
     def _drift(self, dataset: Dataset, standing: Standing, *, renew: bool) -> Figure | None:
         """How many of a dataset's answers drift, in a sample. Nothing of that may fail a run."""
 
         def dialogue() -> Dialogue:
-            return Dialogue(self._dialect(dataset), self._load()[0], dataset.history)
+            return Dialogue(self._model.dialect(dataset), self._model.tokenizer, dataset.history)
 
         try:
             return sampled(self.folder.dataset(dataset.name), standing, dialogue, renew=renew)
@@ -303,7 +204,7 @@ class Run:
     # milling
 
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
-        tokenizer, template = self._load()
+        tokenizer, template = self._model.tokenizer, self._model.template
         self.folder.logs.mkdir(exist_ok=True)
         preflight = Preflight(
             gguf=self._target.gguf,
@@ -388,7 +289,7 @@ class Run:
 
     def _stream(self, dataset: Dataset, standing: Standing, first: int | None) -> Stream:
         turns = self._report(dataset).most_turns
-        many = Dialogue(self._dialect(dataset), self._load()[0], dataset.history) if turns > 1 else None
+        many = Dialogue(self._model.dialect(dataset), self._model.tokenizer, dataset.history) if turns > 1 else None
         stream = Stream(
             dataset,
             self.folder.dataset(dataset.name),
@@ -409,7 +310,7 @@ class Run:
         """The first prompts of each dataset rendered again, which must give the ids that stand in the run."""
         for dataset in self.datasets:
             prompts = read_texts(self.folder.dataset(dataset.name).prompts)
-            dialect = self._dialect(dataset)
+            dialect = self._model.dialect(dataset)
             for prompt in islice((p for p in prompts if not p.fault and p.loss_mask is None), _COMPARED):
                 text = dialect.text(Conversation(prompt.messages, prompt.tools))
                 if tokenizer.encode([text])[0] != prompt.prompt_ids:

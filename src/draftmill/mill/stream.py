@@ -101,6 +101,11 @@ class Stream:
         """How many prompts that ``next`` gave are not settled yet, those included that wait to be sent again."""
         return len(self._flights)
 
+    def outlook(self) -> tuple[int, float]:
+        """Tokens that are there of the answers under way, as far as servers tell; and all that are still to come."""
+        there = self._flights.heard()
+        return there, self.owed().left + max(0.0, self._flights.answers() - there)
+
     @property
     def lane(self) -> str:
         """The lane of the prompt that is next."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from draftmill.engines.small_model import small_model
 from draftmill.errors import StorageError
 from draftmill.journal.folder import RunFolder
@@ -37,6 +39,26 @@ def engine_specs(recipe: Recipe, base: Path) -> Recipe:
         for spec in recipe.engines
     ]
     return recipe.model_copy(update={"engines": engines})
+
+
+def context_of(recipe: Recipe, base: Path) -> int | None:
+    """The tokens of prompt and answer together, as far as they are known without a server: the smallest context of the
+    recipe's embedded engines, or that of the model's configuration."""
+    own = [spec.context for spec in recipe.engines if spec.kind == EMBEDDED]
+    if own:
+        return min(own)
+    try:
+        config = msgspec.json.decode((Path(_place(recipe.model, base)) / "config.json").read_bytes(), type=_Config)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    return config.max_position_embeddings or (config.text_config or _Config()).max_position_embeddings
+
+
+class _Config(msgspec.Struct):
+    """What a model's ``config.json`` says of its context; models that see have it in a part of their own."""
+
+    max_position_embeddings: int | None = None
+    text_config: "_Config | None" = None
 
 
 def own_tokenizer(folder: RunFolder, settings: Settings) -> tuple[Tokenizer, ChatTemplate]:

@@ -4,36 +4,27 @@
 """
 
 from draftmill.recipe.control import Control, Wish, check_control, read_control
+from draftmill.recipe.count import parse_count
+from draftmill.recipe.dataset import FORMATS, BudgetCounts, Dataset, Duplicates, History, LongPrompts, Turns
 from draftmill.recipe.faults import validate
 from draftmill.recipe.file import load
+from draftmill.recipe.fit import EMBEDDED
 from draftmill.recipe.markers import Markers
-from draftmill.recipe.model import (
-    EMBEDDED,
-    SMALL_MODEL,
-    BudgetCounts,
-    Concurrency,
-    Dataset,
-    EngineSpec,
-    History,
-    Lane,
-    LongPrompts,
-    Order,
-    Recipe,
-    Sampling,
-    Turns,
-    parse_count,
-)
+from draftmill.recipe.model import SMALL_MODEL, Concurrency, EngineSpec, Lane, Order, Recipe
 from draftmill.recipe.overrides import Overrides, apply
+from draftmill.recipe.sampling import Sampling
 from draftmill.recipe.verify import THRESHOLDS, check_thresholds
 
 __all__ = [
     "EMBEDDED",
+    "FORMATS",
     "SMALL_MODEL",
     "THRESHOLDS",
     "BudgetCounts",
     "Concurrency",
     "Control",
     "Dataset",
+    "Duplicates",
     "EngineSpec",
     "History",
     "Lane",

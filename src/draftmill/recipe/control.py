@@ -10,17 +10,12 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from draftmill.errors import RecipeError
+from draftmill.recipe.count import Count
 from draftmill.recipe.faults import explained
 from draftmill.recipe.file import read_yaml
-from draftmill.recipe.model import (
-    EMBEDDED,
-    Concurrency,
-    Count,
-    EngineSpec,
-    Recipe,
-    check_concurrency,
-)
-from draftmill.recipe.part import Part, one_of
+from draftmill.recipe.fit import EMBEDDED, one_of
+from draftmill.recipe.model import Concurrency, EngineSpec, Recipe, check_concurrency
+from draftmill.recipe.part import Part
 from draftmill.recipe.server import plain_url, server_of
 
 Wish = bool | int | str | dict[str, Any]

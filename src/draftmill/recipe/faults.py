@@ -8,18 +8,11 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from draftmill.errors import RecipeError
+from draftmill.recipe.dataset import Dataset, LongPrompts
+from draftmill.recipe.fit import CrossFaults, Fault, cross_faults
 from draftmill.recipe.markers import Markers
-from draftmill.recipe.model import (
-    CrossFaults,
-    Dataset,
-    EngineSpec,
-    Fault,
-    Lane,
-    LongPrompts,
-    Recipe,
-    Sampling,
-    cross_faults,
-)
+from draftmill.recipe.model import EngineSpec, Lane, Recipe
+from draftmill.recipe.sampling import Sampling
 
 
 def validate(data: Mapping[str, Any], name: str, node: yaml.Node | None = None) -> Recipe:

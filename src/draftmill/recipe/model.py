@@ -1,41 +1,20 @@
 """What a recipe holds: a pydantic model a part, unknown keys refused."""
 
 import re
-from collections.abc import Mapping
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from draftmill.recipe.count import Count
+from draftmill.recipe.dataset import Dataset, Duplicates, Languages, Template
+from draftmill.recipe.fit import EMBEDDED, CrossFaults, as_engine, cross_faults
 from draftmill.recipe.markers import Markers
-from draftmill.recipe.part import Part, one_of
-from draftmill.recipe.server import plain_url, server_of
+from draftmill.recipe.part import Part
+from draftmill.recipe.sampling import Sampling
+from draftmill.recipe.server import plain_url
 from draftmill.recipe.verify import Verify
 
 SMALL_MODEL = "smollm2"  # the chat model that draftmill can fetch by itself, from a PyPI wheel
-EMBEDDED = "embedded"
-
-_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9}
-_COUNT = re.compile(r"([0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?)\s*([kmbg]?)", re.IGNORECASE)
-_MOST = 10**15  # more tokens than anybody has, and safe in 64 bits
-_TAKEN_NAMES = frozenset(  # what else lies in a run's folder
-    ("tokenizer", "logs", "export", "lock", "run.yaml", "events.jsonl", "load.jsonl")
-)
-# arguments of apply_chat_template that decide the prompt's text beside the template: draftmill sets them itself
-_OWN_ARGUMENTS = {
-    *("messages", "conversation", "tools", "chat_template", "add_generation_prompt", "continue_final_message"),
-    *("tokenize", "tokenizer_kwargs", "padding", "truncation", "max_length", "return_tensors", "return_dict"),
-    *("return_assistant_tokens_mask", "sanitize_control_tokens"),
-}
-
-
-def parse_count(value: object) -> int:
-    """``10M``, ``250k``, ``1.5M``, ``10_000_000`` or a whole number, as a number of tokens or samples (at least 1)."""
-    match = _COUNT.fullmatch(str(value).strip()) if isinstance(value, int | str) and value is not True else None
-    count = Decimal(match[1].replace("_", "")) * _SUFFIXES[match[2].lower()] if match else Decimal(0)
-    if not 1 <= count <= _MOST or count != int(count):
-        raise ValueError("is not a count; write for example 10M, 250k or 10_000_000")
-    return int(count)
 
 
 def _checkpoint(value: object) -> float | None:
@@ -49,24 +28,10 @@ def _checkpoint(value: object) -> float | None:
     return seconds
 
 
-def _file_safe(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-        raise ValueError("must be letters, digits, '.', '_' or '-', since it names the dataset's folder")
-    if name.lower() in _TAKEN_NAMES:
-        raise ValueError("is the name of something else in a run's folder; call the dataset otherwise")
-    return name
-
-
 def _variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError("must be the name of an environment variable that holds the key, never the key itself")
     return name
-
-
-def _top_k(value: int) -> int:
-    if value < -1:
-        raise ValueError("must be -1 (off) or at least 1")
-    return value or -1
 
 
 def check_concurrency(value: object) -> object:
@@ -75,36 +40,8 @@ def check_concurrency(value: object) -> object:
     return value
 
 
-def _template(arguments: dict[str, Any]) -> dict[str, Any]:
-    if own := sorted(_OWN_ARGUMENTS & arguments.keys()):
-        raise ValueError(f"{', '.join(own)} cannot be set here: it is no variable of a chat template")
-    return arguments
-
-
-def _own_sampling(values: dict[str, Any]) -> dict[str, Any]:
-    Sampling.model_validate(values)
-    return values
-
-
-Count = Annotated[int, BeforeValidator(parse_count)]
-BudgetCounts = Literal["generated", "all"]
 Order = Literal["together", "one-by-one"]
-Turns = Literal["last", "first", "all"]
-History = Literal["served", "recorded"]
 Concurrency = Annotated[Literal["auto"] | int, BeforeValidator(check_concurrency)]
-Template = Annotated[dict[str, Any], AfterValidator(_template)]
-
-
-class Sampling(Part):
-    """How the target samples. Every value is sent with every request, neutral ones too: servers fill gaps."""
-
-    temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, AfterValidator(_top_k)] = -1
-    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    repetition_penalty: Annotated[float, Field(gt=0, le=2)] = 1.0
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
 
 
 class Lane(Part):
@@ -141,53 +78,6 @@ class EngineSpec(Part):
         return self
 
 
-class LongPrompts(Part):
-    """Prompts of more than ``over`` tokens go to another lane than the dataset's."""
-
-    over: Count
-    lane: str
-
-
-class Dataset(Part):
-    """Where one dataset's prompts come from and how many of them are wanted."""
-
-    name: Annotated[str, AfterValidator(_file_safe)]
-    source: str
-    format: str = "auto"
-    column: str | None = None
-    subset: str | None = None
-    samples: Count | None = None
-    budget: Count | None = None
-    budget_counts: BudgetCounts = "generated"
-    lane: str = "short"
-    long_prompts: LongPrompts | None = None
-    turns: Turns = "last"
-    history: History = "served"
-    n: Annotated[int, Field(ge=1, le=1000)] = 1
-    system: str | None = None
-    native_tools: bool = False
-    sampling: Annotated[dict[str, Any], AfterValidator(_own_sampling)] = Field(default={})
-    template: Template = Field(default={})
-
-    @model_validator(mode="after")
-    def _fits(self) -> "Dataset":
-        if self.history == "recorded" and self.turns != "all":
-            raise ValueError("history: recorded goes with turns: all; the last and the first turn have it anyway")
-        return self
-
-    def lane_of(self, prompt_tokens: int) -> str:
-        """The lane of a prompt of this length."""
-        long = self.long_prompts
-        return long.lane if long and prompt_tokens > long.over else self.lane
-
-
-def as_engine(value: object) -> object:
-    """A bare word is the embedded engine or a URL."""
-    if value == EMBEDDED:
-        return {"kind": EMBEDDED}
-    return {"url": value} if isinstance(value, str) else value
-
-
 def _lane(value: object) -> object:
     return {} if value is None else value
 
@@ -212,6 +102,11 @@ class Recipe(Part):
         default={"short": Lane()}
     )
     datasets: Annotated[list[Dataset], Field(min_length=1)]
+    samples: Count | None = None
+    duplicates: Duplicates = "keep"
+    languages: Languages = Field(default=[])
+    min_prompt_tokens: Count | None = None
+    max_prompt_tokens: Count | None = None
     order: Order = "together"
     engine_tolerance: Annotated[float, Field(gt=0)] = 0.06
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.05
@@ -223,7 +118,35 @@ class Recipe(Part):
     def _fits_together(self) -> "Recipe":
         if faults := cross_faults(self.model_dump()):
             raise CrossFaults(faults)
+        # a frozen part cannot be assigned to; to set again what is set already changes nothing
+        self.__dict__["datasets"] = [self._resolved(dataset) for dataset in self.datasets]
         return self
+
+    def _resolved(self, dataset: Dataset) -> Dataset:
+        """The dataset with what the recipe says for all of them."""
+        quota = self.quotas().get(dataset.name)
+        samples = [count for count in (dataset.samples, quota) if count is not None]
+        values: dict[str, object] = {"samples": min(samples, default=None)}
+        for key in ("duplicates", "languages", "min_prompt_tokens", "max_prompt_tokens"):
+            values[key] = getattr(self, key) if getattr(dataset, key) is None else getattr(dataset, key)
+        return dataset.model_copy(update=values)
+
+    def resolved(self) -> dict[str, Any]:
+        """The recipe as a run keeps it: shares are numbers of samples by now, whatever datasets come and go."""
+        dump = self.model_dump(mode="json")
+        return dump | {"samples": None, "datasets": [dataset | {"share": None} for dataset in dump["datasets"]]}
+
+    def quotas(self) -> dict[str, int]:
+        """The part of ``samples`` that each dataset with a ``share`` gets, at least 1; they add up to it."""
+        shares = {d.name: d.share for d in self.datasets if d.share}
+        if self.samples is None:
+            return {}
+        exact = {name: self.samples * share / sum(shares.values()) for name, share in shares.items()}
+        whole = {name: int(count) for name, count in exact.items()}
+        left = self.samples - sum(whole.values())
+        for name in sorted(exact, key=lambda n: whole[n] - exact[n])[:left]:  # the largest remainders first
+            whole[name] += 1
+        return {name: max(1, count) for name, count in whole.items()}
 
     def sampling_of(self, dataset: Dataset) -> Sampling:
         """The recipe's sampling with the dataset's own values laid over it."""
@@ -236,48 +159,3 @@ class Recipe(Part):
 
     def dataset(self, name: str) -> Dataset:
         return next(d for d in self.datasets if d.name == name)
-
-
-Fault = tuple[tuple[int | str, ...], str]  # the place in the file, and what is wrong there
-
-
-class CrossFaults(ValueError):
-    """Faults between fields."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__("faults between fields")
-        self.faults = faults
-
-
-def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
-    """What is wrong between the fields of a raw recipe; whatever is malformed in itself is passed over."""
-    faults: list[Fault] = []
-    lanes = data.get("lanes") or {"short": {}}
-    names: set[str] = set()
-    for i, dataset in enumerate(as_list(data.get("datasets"))):
-        if not isinstance(dataset, Mapping):
-            continue
-        name, lane = dataset.get("name"), dataset.get("lane") or "short"
-        if isinstance(name, str):
-            if name.lower() in names:  # folders of some systems do not tell a from A
-                faults.append((("datasets", i, "name"), f"{name!r} is already taken by an earlier dataset"))
-            names.add(name.lower())
-        if isinstance(lanes, Mapping) and isinstance(lane, str) and lane not in lanes:
-            faults.append((("datasets", i, "lane"), f"no lane {one_of(lane, list(lanes))}"))
-        long = dataset.get("long_prompts")
-        other = long.get("lane") if isinstance(long, Mapping) else None
-        if isinstance(lanes, Mapping) and isinstance(other, str) and other not in lanes:
-            faults.append((("datasets", i, "long_prompts", "lane"), f"no lane {one_of(other, list(lanes))}"))
-    urls: set[str] = set()
-    for i, engine in enumerate(as_list(data.get("engines"))):
-        spec = as_engine(engine)
-        url = spec.get("url") if isinstance(spec, Mapping) else None
-        if isinstance(url, str):
-            if server_of(url) in urls:
-                faults.append((("engines", i, "url"), "is the same server as an earlier engine"))
-            urls.add(server_of(url))
-    return faults
-
-
-def as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

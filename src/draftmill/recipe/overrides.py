@@ -7,8 +7,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from draftmill.errors import RecipeError
-from draftmill.recipe.model import EngineSpec, as_engine, as_list, check_concurrency, parse_count
-from draftmill.recipe.part import Part, one_of
+from draftmill.recipe.count import parse_count
+from draftmill.recipe.fit import as_engine, as_list, one_of
+from draftmill.recipe.model import EngineSpec, check_concurrency
+from draftmill.recipe.part import Part
 
 
 class Overrides(Part):

@@ -1,8 +1,5 @@
 """What every part of a recipe is: frozen, without unknown keys."""
 
-import difflib
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, model_validator
 
 
@@ -18,9 +15,3 @@ class Part(BaseModel):
         if not isinstance(data, dict):
             return data
         return {k: v for k, v in data.items() if v is not None or k not in cls.model_fields}
-
-
-def one_of(name: str, known: list[Any]) -> str:
-    """``'logn'; did you mean long?`` or what there is."""
-    close = difflib.get_close_matches(name, [k for k in known if isinstance(k, str)], n=1)
-    return f"{name!r}; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(map(str, known))}")

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from draftmill.recipe.part import one_of
+from draftmill.recipe.fit import one_of
 
 # the names of `verify.checks`, which stands above: a test holds both to each other
 THRESHOLDS: dict[str, float] = {

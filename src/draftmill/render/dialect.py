@@ -11,6 +11,7 @@ The one thing that a run needs of ``markers``, ``form``, ``probe``, ``parse`` an
 from collections.abc import Sequence
 from typing import Any
 
+from draftmill.errors import RenderError
 from draftmill.records import Conversation, Message, Tool
 from draftmill.render import answer, markers, parse, probe
 from draftmill.render.answer import Answer
@@ -57,6 +58,10 @@ class Dialect:
     def text(self, conversation: Conversation) -> str:
         """The prompt of a canonical conversation, earlier answers in the template's form. Raises RenderError."""
         return self._template.text(self._fitted(conversation), self._arguments)
+
+    def texts(self, conversations: Sequence[Conversation]) -> list[str | RenderError]:
+        """``text`` of each, or why there is none."""
+        return self._template.texts([self._fitted(each) for each in conversations], self._arguments)
 
     def finished(self, conversation: Conversation) -> str:
         """The text of a canonical conversation that ends with an answer. Raises RenderError."""

@@ -2,6 +2,8 @@
 
 import difflib
 import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -44,11 +46,30 @@ class ChatTemplate:
 
     def text(self, conversation: Conversation, arguments: dict[str, Any]) -> str:
         """The prompt's text, ending where the answer begins. Raises RenderError with the template's own words."""
-        return self._render(conversation.messages, conversation.tools, arguments, True)
+        text: str = self._render(conversation.messages, conversation.tools, arguments, True)
+        return text
+
+    def texts(self, conversations: Sequence[Conversation], arguments: dict[str, Any]) -> list[str | RenderError]:
+        """``text`` of each, or why there is none. Those without tools go through transformers together, which is half
+        its time."""
+        plain = [c.messages for c in conversations if c.tools is None]
+        together: Iterator[str] = iter(())
+        if len(plain) > 1 and not self._has_own_code():
+            with suppress(RenderError):  # one of them is refused: each by itself tells which
+                together = iter(self._render(plain, None, arguments, True))
+        texts: list[str | RenderError] = []
+        for conversation in conversations:
+            text = next(together, None) if conversation.tools is None else None
+            try:
+                texts.append(self.text(conversation, arguments) if text is None else text)
+            except RenderError as error:
+                texts.append(error)
+        return texts
 
     def finished(self, conversation: Conversation, arguments: dict[str, Any]) -> str:
         """The text of a conversation that asks for nothing more: its last message is an answer. Raises RenderError."""
-        return self._render(conversation.messages, conversation.tools, arguments, False)
+        text: str = self._render(conversation.messages, conversation.tools, arguments, False)
+        return text
 
     def mentions(self, text: str) -> bool:
         """Whether the template's source holds a text, in any of its variants."""
@@ -56,10 +77,8 @@ class ChatTemplate:
 
     def refuse_unknown(self, arguments: dict[str, Any]) -> None:
         """Raises RenderError for an argument that the template never reads: Jinja would ignore a misspelt one."""
-        from transformers import PreTrainedTokenizerBase
-
-        if type(self._tokenizer.inner).apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template:
-            return  # a tokenizer with code of its own may read more than its template
+        if self._has_own_code():
+            return  # it may read more than its template
         known = self._variables()
         for name in arguments:
             if name not in known:
@@ -71,10 +90,17 @@ class ChatTemplate:
         """SHA-256 of the template's source (of all its variants, where it has several)."""
         return hashlib.sha256(repr(self._tokenizer.inner.chat_template).encode()).hexdigest()
 
-    def _render(self, messages: Any, tools: Any, arguments: dict[str, Any], prompt: bool) -> str:
+    def _has_own_code(self) -> bool:
+        """Whether the tokenizer renders by code of its own."""
+        from transformers import PreTrainedTokenizerBase
+
+        return type(self._tokenizer.inner).apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template
+
+    def _render(self, messages: Any, tools: Any, arguments: dict[str, Any], prompt: bool) -> Any:
+        """The text; of a list of conversations the texts."""
         try:
             self._freeze()
-            text: str = self._tokenizer.inner.apply_chat_template(
+            text = self._tokenizer.inner.apply_chat_template(
                 messages, tools=tools, add_generation_prompt=prompt, tokenize=False, **arguments
             )
         except Exception as error:  # a template may raise anything, from its own raise_exception to a TypeError
@@ -86,7 +112,7 @@ class ChatTemplate:
         """The first special token behind an answer in a rendered conversation."""
         messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _PROBE}]
         try:
-            text = self._render(messages, None, {}, False)
+            text: str = self._render(messages, None, {}, False)
         except RenderError:
             return []  # a template that cannot render a finished turn has no end of turn to tell
         _, probe, behind = text.rpartition(_PROBE)

@@ -11,8 +11,13 @@ import msgspec
 
 from draftmill.errors import RenderError, StorageError
 from draftmill.render.gguf import gguf_stop_ids, load_gguf_tokenizer
+from draftmill.render.wordbook import Wordbook
 
 _HUB_SECONDS = 20.0
+_CHECKED_FIRST, _CHECKED_EVERY = (
+    64,
+    256,
+)  # texts that the wordbook gives ids to, and that the tokenizer is asked about too
 
 
 class Tokenizer:
@@ -29,6 +34,8 @@ class Tokenizer:
         self.stop_ids = stop_ids
         self.size = max(inner.get_vocab().values()) + 1  # ids may have gaps: their number says less
         self.special: dict[str, int] = {str(token): i for i, token in inner.added_tokens_decoder.items()}
+        self._wordbook: Wordbook | None = None
+        self._checked = 0
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text: special tokens are recognised, none is added."""
@@ -36,6 +43,31 @@ class Tokenizer:
             return []  # transformers fails on an empty batch
         ids: list[list[int]] = self.inner(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
         return ids
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        """The same for a great many texts: words that were seen before are looked up. Every so often it is held against
+        ``encode``; raises RenderError where it ever differs."""
+        if self._wordbook is None and not self._checked and os.environ.get("DRAFTMILL_WORDBOOK") != "off":
+            self._wordbook = Wordbook.of(getattr(self.inner, "backend_tokenizer", None))
+        if self._wordbook is None:
+            self._checked = 1
+            return self.encode(texts)
+        found = [self._wordbook.ids(text) for text in texts]
+        again = [n for n, ids in enumerate(found) if ids is None or self._due()]
+        for n, own in zip(again, self.encode([texts[n] for n in again]), strict=True):
+            if found[n] not in (None, own):
+                raise RenderError(
+                    "the tokenizer cuts a text otherwise than its wordbook does, which is a fault of draftmill's: "
+                    f"{texts[n][:200]!r}",
+                    "please report it; with DRAFTMILL_WORDBOOK=off the tokenizer does all by itself",
+                )
+            found[n] = own
+        return [ids for ids in found if ids is not None]
+
+    def _due(self) -> bool:
+        """Whether this text is one of those that are looked at twice: the first few, and then one in so many."""
+        self._checked += 1
+        return self._checked <= _CHECKED_FIRST or self._checked % _CHECKED_EVERY == 0
 
     def decode(self, ids: list[int]) -> str:
         """The text of ids, special tokens included, nothing cleaned up."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from draftmill.records import Where
 from draftmill.sources import json_text, lines
-from draftmill.sources.fault import RowFault
+from draftmill.sources.fault import Lost, RowFault
 from draftmill.sources.lines import BOM, MAX_LINE_BYTES, Reading
 from draftmill.sources.streams import BrokenStream, open_stream
 
@@ -38,7 +38,7 @@ def _whole(path: Path, items: Callable[[bytes], Iterator[dict[str, Any] | str]])
         with open_stream(path) as stream:
             data = stream.read().removeprefix(BOM).strip()
     except BrokenStream as fault:
-        yield f"{fault}; a document is read whole or not at all"
+        yield Lost(f"{fault}; a document is read whole or not at all")
         return
     yield from items(data)
 
@@ -103,7 +103,7 @@ def _elements(data: bytes) -> Iterator[dict[str, Any] | str]:
     except (json.JSONDecodeError, RecursionError) as error:
         place = f"line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else "this row"
         what = error.msg.lower() if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        yield f"not valid JSON at {place}: {what}; the rest of the file cannot be read"
+        yield Lost(f"not valid JSON at {place}: {what}; the rest of the file cannot be read")
 
 
 def _blank(text: str, at: int) -> int:

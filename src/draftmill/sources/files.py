@@ -9,11 +9,14 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from draftmill.errors import SourceError
 from draftmill.sources import document, lines, parquet
 from draftmill.sources.lines import Reading
-from draftmill.sources.streams import COMPRESSED
+from draftmill.sources.streams import COMPRESSED, open_stream
+
+Raw = tuple[str, int, bytes | dict[str, Any] | str]  # file, line, and the row, decoded or not; or why there is none
 
 _READERS: dict[str, Callable[[Path], Iterator[Reading]]] = {
     ".jsonl": lines.read,
@@ -40,6 +43,19 @@ class LocalFiles:
         for path in self.paths:
             try:
                 yield from _reader(path)(path)
+            except OSError as error:
+                raise _unreadable(path, error) from None
+
+    def raw(self) -> Iterator[Raw]:
+        """The same, with the lines of JSON-lines files left for others to decode."""
+        for path in self.paths:
+            name = str(path)
+            try:
+                if _reader(path) is lines.read:
+                    with open_stream(path) as stream:
+                        yield from ((name, number, line) for number, line in lines.numbered(stream))
+                else:
+                    yield from ((where.file, where.line, row) for where, row in _reader(path)(path))
             except OSError as error:
                 raise _unreadable(path, error) from None
 
@@ -70,6 +86,10 @@ def open_files(source: str, base: Path) -> LocalFiles:
             raise SourceError(f"{path}: no file fits this pattern", "a relative pattern starts at the recipe's folder")
     for file in paths:
         _reader(file)
+        if file.exists() and not file.is_file():
+            raise SourceError(
+                f"{file}: is no file but a pipe or device, which can be read only once", "copy it to a file"
+            )
         try:
             file.open("rb").close()
         except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from draftmill.errors import SourceError
 from draftmill.records import Where
+from draftmill.sources.files import Raw
 from draftmill.sources.lines import Reading
 from draftmill.sources.parquet import without_nulls
 
@@ -44,6 +45,10 @@ class HubDataset:
                 yield Where(name, number), without_nulls(row)
         except Exception as error:
             raise SourceError(f"{name}: row {number + 1} cannot be loaded: {_line(error)}") from None
+
+    def raw(self) -> Iterator[Raw]:
+        """The same, in the form in which files give their rows."""
+        return ((where.file, where.line, row) for where, row in self.readings())
 
     def fingerprint(self) -> dict[str, str]:
         """The revision (a commit of the hub's repository)."""

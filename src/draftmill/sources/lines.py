@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from draftmill.records import Where
 from draftmill.sources import json_text
-from draftmill.sources.fault import RowFault
+from draftmill.sources.fault import Lost, RowFault
 from draftmill.sources.streams import BrokenStream, open_stream
 
 Reading = tuple[Where, dict[str, Any] | str]  # a place, and its decoded row or the reason why there is none
@@ -23,18 +23,20 @@ def read(path: Path) -> Iterator[Reading]:
     """The rows of a JSON-lines file, plain or compressed. A damaged compressed file ends with one reason."""
     name = str(path)
     with open_stream(path) as stream:
-        for number, line in _numbered(stream):
-            where = Where(name, number)
-            if isinstance(line, str):
-                yield where, line
-                continue
-            try:
-                yield where, json_text.row(line)
-            except RowFault as fault:
-                yield where, fault.reason
+        for number, line in numbered(stream):
+            yield Where(name, number), line if isinstance(line, str) else decoded(line)
 
 
-def _numbered(stream: BinaryIO) -> Iterator[tuple[int, bytes | str]]:
+def decoded(line: bytes) -> dict[str, Any] | str:
+    """The row that a line holds, or why it holds none."""
+    try:
+        return json_text.row(line)
+    except RowFault as fault:
+        return fault.reason
+
+
+def numbered(stream: BinaryIO) -> Iterator[tuple[int, bytes | str]]:
+    """Every line that is not blank with its number, not decoded yet; or why there is none."""
     number = 0
     while True:
         number += 1
@@ -46,7 +48,7 @@ def _numbered(stream: BinaryIO) -> Iterator[tuple[int, bytes | str]]:
             while too_long and line and not line.endswith(b"\n"):
                 line = stream.readline(MAX_LINE_BYTES)
         except BrokenStream as fault:
-            yield number, f"{fault}; the rest of the file cannot be read"
+            yield number, Lost(f"{fault}; the rest of the file cannot be read")
             return
         if too_long:
             yield number, f"the line is longer than {MAX_LINE_BYTES >> 20} MiB"

@@ -1,0 +1,77 @@
+"""The beginning of a start: what was frozen when the run began, or is frozen now."""
+
+import shutil
+from collections.abc import Callable
+from datetime import date
+
+from draftmill.errors import RunError
+from draftmill.journal.folder import RunFolder
+from draftmill.ledger import settings as frozen_settings
+from draftmill.ledger.settings import Settings
+from draftmill.mill.model import Loaded, Model
+from draftmill.mill.target import Target
+from draftmill.recipe import Recipe
+from draftmill.render import markers
+from draftmill.render import tokenizer as tokenizers
+from draftmill.render.markers import custom
+from draftmill.render.model_files import fingerprint
+from draftmill.render.template import ChatTemplate
+
+Note = Callable[[str, str, str], None]
+
+
+def begin(folder: RunFolder, recipe: Recipe, target: Target, note: Note) -> tuple[Settings, Model]:
+    """The settings that may not change, of a run that begins or goes on, and its model. Raises RunError where the
+    recipe or the model is not what the run was begun with.
+
+    ``note(kind, subject, message)`` hears what is worth telling.
+    """
+    settings, loaded = frozen_settings.read_settings(folder), None
+    files = fingerprint(target.tokenizer)
+    begun = [f.name for f in folder.begun()]
+    if settings is None or not begun:  # a first start that failed before its first prompt has decided nothing
+        if begun:
+            message = f"{folder.settings}: is gone, but the run has prompts of {', '.join(begun)}"
+            raise RunError(message, "restore it: it holds the settings of the answers; or give another --out")
+        settings, loaded = _first(folder, recipe, target, files)
+        note("start", "run", f"begun with {target.tokenizer}")
+    else:
+        frozen_settings.refuse_changes(folder, settings, recipe)
+        _refuse_other_model(folder, settings, files)
+        merged = frozen_settings.merged(settings, recipe)
+        if merged == settings:
+            return settings, Model(folder, settings, recipe, None)
+        changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
+        note("recipe", "run", f"continued with {changed}")
+        settings = merged
+    frozen_settings.write_settings(folder, settings)
+    return settings, Model(folder, settings, recipe, loaded)
+
+
+def _first(folder: RunFolder, recipe: Recipe, target: Target, files: dict[str, str]) -> tuple[Settings, Loaded]:
+    """Load the model's tokenizer, keep a copy of it in the run, and fix everything that may not change later."""
+    today = date.today().isoformat()
+    loaded = tokenizers.load(target.tokenizer, trust_remote_code=recipe.trust_remote_code)
+    template = ChatTemplate(loaded, today)
+    shutil.rmtree(folder.tokenizer, ignore_errors=True)  # half a copy of a start that was killed
+    loaded.save(folder.tokenizer)
+    settings = frozen_settings.settings_of(
+        recipe,
+        date=today,
+        files=files,
+        digests=(loaded.digest(), template.digest()),
+        vocab_size=loaded.size,
+        stop_ids=markers.find(loaded, template, custom(recipe.markers))[0].stop_ids,
+    )
+    return settings, (loaded, template)
+
+
+def _refuse_other_model(folder: RunFolder, settings: Settings, files: dict[str, str]) -> None:
+    """The model's files must hold what they held; one that is gone is replaced by the run's own copy."""
+    changed = [n for n in sorted(settings.files | files) if settings.files.get(n) != files.get(n)]
+    gone = not files or (files.keys() == {"hub"} and settings.files.keys() != {"hub"})
+    if changed and not gone:
+        raise RunError(
+            f"{folder.path}: this run was begun with another model: {', '.join(changed)} changed",
+            "put the model back, or give another --out: answers of two models are not mixed in one run",
+        )

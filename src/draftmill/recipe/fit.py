@@ -1,0 +1,89 @@
+"""What is wrong between the fields of a recipe, and how that is said."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from draftmill.recipe.count import parse_count
+from draftmill.recipe.server import server_of
+
+EMBEDDED = "embedded"
+_HUB = "hf:"
+
+Fault = tuple[tuple[int | str, ...], str]  # the place in the file, and what is wrong there
+
+
+class CrossFaults(ValueError):
+    """Faults between fields."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("faults between fields")
+        self.faults = faults
+
+
+def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
+    """What is wrong between the fields of a raw recipe; whatever is malformed in itself is passed over."""
+    faults: list[Fault] = []
+    lanes = data.get("lanes") or {"short": {}}
+    names: set[str] = set()
+    for i, dataset in enumerate(as_list(data.get("datasets"))):
+        if not isinstance(dataset, Mapping):
+            continue
+        name, lane = dataset.get("name"), dataset.get("lane") or "short"
+        if isinstance(name, str):
+            if name.lower() in names:  # folders of some systems do not tell a from A
+                faults.append((("datasets", i, "name"), f"{name!r} is already taken by an earlier dataset"))
+            names.add(name.lower())
+        if isinstance(lanes, Mapping) and isinstance(lane, str) and lane not in lanes:
+            faults.append((("datasets", i, "lane"), f"no lane {one_of(lane, list(lanes))}"))
+        long = dataset.get("long_prompts")
+        other = long.get("lane") if isinstance(long, Mapping) else None
+        if isinstance(lanes, Mapping) and isinstance(other, str) and other not in lanes:
+            faults.append((("datasets", i, "long_prompts", "lane"), f"no lane {one_of(other, list(lanes))}"))
+        if dataset.get("subset") and not str(dataset.get("source") or _HUB).startswith(_HUB):
+            faults.append((("datasets", i, "subset"), "is for hub datasets (hf:owner/name); this source is a file"))
+        low, high = (_count(dataset.get(key) or data.get(key)) for key in ("min_prompt_tokens", "max_prompt_tokens"))
+        if low and high and low > high:
+            faults.append((("datasets", i), f"min_prompt_tokens ({low}) is above max_prompt_tokens ({high})"))
+        if dataset.get("share") is not None and data.get("samples") is None:
+            faults.append(
+                (("datasets", i, "share"), "is of nothing: the recipe has no `samples` that it could be a part of")
+            )
+    if data.get("samples") is not None and not any(
+        isinstance(d, Mapping) and d.get("share") is not None for d in as_list(data.get("datasets"))
+    ):
+        faults.append((("samples",), "is divided by `share`, and no dataset has one"))
+    urls: set[str] = set()
+    for i, engine in enumerate(as_list(data.get("engines"))):
+        spec = as_engine(engine)
+        url = spec.get("url") if isinstance(spec, Mapping) else None
+        if isinstance(url, str):
+            if server_of(url) in urls:
+                faults.append((("engines", i, "url"), "is the same server as an earlier engine"))
+            urls.add(server_of(url))
+    return faults
+
+
+def as_engine(value: object) -> object:
+    """A bare word is the embedded engine or a URL."""
+    if value == EMBEDDED:
+        return {"kind": EMBEDDED}
+    return {"url": value} if isinstance(value, str) else value
+
+
+def one_of(name: str, known: list[Any]) -> str:
+    """``'logn'; did you mean long?`` or what there is."""
+    close = difflib.get_close_matches(name, [k for k in known if isinstance(k, str)], n=1)
+    return f"{name!r}; " + (f"did you mean {close[0]}?" if close else f"there are {', '.join(map(str, known))}")
+
+
+def as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _count(value: object) -> int | None:
+    """A count, or None for one that is malformed, which is told elsewhere."""
+    try:
+        return parse_count(value)
+    except ValueError:
+        return None

@@ -1,0 +1,93 @@
+"""``events.jsonl`` as it grows: what phase the run is in, and why its engines are as they are."""
+
+from collections import deque
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from draftmill.watch.figures import Event, Phase, Unread
+from draftmill.watch.tail import Tail
+
+_KEPT = 2000  # events for a report; the last 50 are shown
+_WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
+
+
+class _Line(msgspec.Struct):
+    time: str
+    kind: str
+    subject: str
+    message: str
+
+
+class Events:
+    """``began`` is when the last start began to generate, ``starts`` how often that was."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._decode = msgspec.json.Decoder(_Line).decode
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tail = Tail(self._path)
+        self.all: deque[Event] = deque(maxlen=_KEPT)
+        self.phase = Phase.NEW
+        self.began: float | None = None
+        self.starts = 0
+        self.ending = ""
+        self.cap_why: dict[str, str] = {}
+        self.why: dict[str, str] = {}
+        self.left: set[str] = set()
+        self._absent: set[str] = set()
+        self.unread: list[Unread] = []
+        self._bad = (0, 0, "")
+
+    @property
+    def last(self) -> float | None:
+        return self.all[-1].time if self.all else None
+
+    def refresh(self) -> None:
+        for number, _, line in self._tail.lines():
+            try:
+                read = self._decode(line)
+                self._take(Event(datetime.fromisoformat(read.time).timestamp(), read.kind, read.subject, read.message))
+            except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
+                lines, first, reason = self._bad
+                self._bad = (lines + 1, first or number, reason or str(error))
+        if self._tail.replaced:
+            self._begin()
+            self.refresh()
+        lines, first, reason = self._bad
+        self.unread = [Unread(self._path.name, lines, first, reason)] if lines else []
+
+    def _take(self, event: Event) -> None:
+        self.all.append(event)
+        subject = event.subject
+        match event.kind:
+            case "start" | "recipe" | "prepared":
+                self.phase = Phase.PREPARING
+            case "milling":
+                self.phase, self.began, self.ending = Phase.RUNNING, event.time, ""
+                self.starts += 1
+                self.left.clear()
+                self.why = {name: why for name, why in self.why.items() if name in self._absent}
+            case "ended":
+                self.phase, self.ending = Phase.ENDED, event.message
+                self.why.clear()
+                self._absent.clear()
+            case "control" if subject == "run" and event.message.startswith("paused"):
+                self.phase = Phase.PAUSED if self.phase is Phase.RUNNING else self.phase
+            case "control" if subject == "run" and event.message == "goes on":
+                self.phase = Phase.RUNNING if self.phase is Phase.PAUSED else self.phase
+            case "cap":
+                self.cap_why[subject] = event.message
+            case "back" | "joins":
+                self.why.pop(subject, None)
+                self.left.discard(subject)
+                self._absent.discard(subject)
+            case kind if kind in _WHY:
+                self.why[subject] = event.message
+                if kind == "leaves":
+                    self.left.add(subject)
+                if kind == "absent":  # told before a start begins to generate
+                    self._absent.add(subject)

@@ -1,0 +1,78 @@
+"""Tokens a second of a run: over short windows, since its last start, and over all of its starts."""
+
+from collections import deque
+
+from draftmill.watch.figures import Rates
+from draftmill.watch.loads import Done, Loads
+
+SHORT, LONG = 10.0, 300.0
+_WARM = 3.0  # seconds below which a rate says nothing
+
+
+class Marks:
+    """What a watcher saw itself, look by look: answers, error rows and tokens of one dataset, growing ones included.
+
+    For runs whose ``load.jsonl`` does not say what was done, and for windows that are shorter than its step.
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, Done]] = deque()
+
+    def add(self, time: float, done: Done) -> None:
+        if self._seen and done.tokens < self._seen[-1][1].tokens:
+            self._seen.clear()
+        self._seen.append((time, done))
+        while self._seen[0][0] < time - LONG - 30:
+            self._seen.popleft()
+
+    def over(self, seconds: float) -> tuple[float, Done] | None:
+        """(seconds, what was done in them) of the last such window, as far as it was seen."""
+        return _window(self._seen, seconds)
+
+
+def rates(name: str, loads: Loads, marks: Marks, now: float, generated: int) -> Rates:
+    """A dataset's rates. The run's own counts come first; those of the watcher fill the gaps."""
+    own = deque((t, done[name]) for t, done in loads.marks if name in done)
+    fresh = bool(own) and now - own[-1][0] < LONG
+    short = _rate(marks.over(SHORT), SHORT / 2) or (_rate(_window(own, SHORT)) if fresh else None)
+    long = (_rate(_window(own, LONG)) if fresh else None) or _rate(marks.over(LONG))
+    start = None
+    if loads.first and own:
+        begun = loads.first[1].get(name, Done())
+        last, done = own[-1]
+        start = _rate((last - loads.first[0], _less(done, begun)))
+    seconds = loads.seconds + (own[-1][0] - loads.first[0] if own and loads.first else 0.0)
+    return Rates(short, long, start, generated / seconds if seconds >= _WARM else None)
+
+
+def lately(name: str, loads: Loads, marks: Marks, now: float) -> Done | None:
+    """What was done in the last five minutes; None where nobody saw it."""
+    own = deque((t, done[name]) for t, done in loads.marks if name in done)
+    found = _window(own, LONG) if own and now - own[-1][0] < LONG else marks.over(LONG)
+    return found[1] if found else None
+
+
+def together(each: list[Rates]) -> Rates:
+    """All datasets' rates together."""
+    sums = []
+    for field in Rates.__struct_fields__:
+        known = [value for r in each if (value := getattr(r, field)) is not None]
+        sums.append(sum(known) if known else None)
+    return Rates(*sums)
+
+
+def _window(seen: "deque[tuple[float, Done]]", seconds: float) -> tuple[float, Done] | None:
+    if len(seen) < 2:
+        return None
+    last, now = seen[-1]
+    time, then = next((t, d) for t, d in reversed(seen) if t <= last - seconds or t == seen[0][0])
+    return last - time, _less(now, then)
+
+
+def _less(now: Done, then: Done) -> Done:
+    tokens = now.tokens + now.growing - then.tokens - then.growing
+    return Done(now.answers - then.answers, now.failed - then.failed, max(0, tokens))
+
+
+def _rate(window: tuple[float, Done] | None, least: float = _WARM) -> float | None:
+    return window[1].tokens / window[0] if window and window[0] >= least else None

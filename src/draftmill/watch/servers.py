@@ -1,0 +1,64 @@
+"""The engines of a run: what its samples, its events and their own logs say of each, as figures."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from draftmill.recipe import EMBEDDED, Recipe
+from draftmill.watch.events import Events
+from draftmill.watch.figures import EngineFigures
+from draftmill.watch.loads import Loads
+from draftmill.watch.serverlog import ServerLog
+
+_SILENT = 60.0  # seconds behind the newest sample after which an engine is no longer in the run
+
+
+def figures(
+    loads: Loads, events: Events, recipe: Recipe | None, slots: dict[str, int | None], logs: Sequence[ServerLog]
+) -> list[EngineFigures]:
+    """Every engine of the last start that was not taken out, those that are away included."""
+    specs = recipe.engines if recipe else []
+    governed = {spec.url or EMBEDDED: spec.concurrency == "auto" for spec in specs}
+    newest = max((e.time for e in loads.engines.values()), default=0.0)
+    shown = []
+    for name, engine in loads.engines.items():
+        if name in events.left or (engine.time < newest - _SILENT and name not in events.why):
+            continue
+        engine.slots = engine.slots or slots.get(name)
+        figures = engine.figures(events.why.get(name, ""), events.cap_why.get(name, ""))
+        shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
+    named = {e.name for e in shown}
+    absent = [name for name in events.why if name not in named | events.left and "://" in name]
+    shown += [EngineFigures(name=name, state="absent", why=events.why[name]) for name in absent]
+    for log in logs:
+        shown = _with_log(shown, log)
+    return shown
+
+
+class _Engine(msgspec.Struct):
+    name: str
+    slots: int | None = None
+
+
+def slots(path: Path) -> dict[str, int | None]:
+    """How many requests each engine runs at once at most, as it said of itself."""
+    try:
+        return {e.name: e.slots for e in msgspec.json.decode(path.read_bytes(), type=list[_Engine])}
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return {}
+
+
+def _with_log(engines: list[EngineFigures], log: ServerLog) -> list[EngineFigures]:
+    """Engines with what a server's log says: of the engine that it belongs to (the only one, where it is not said) if
+    the run itself knows nothing of it, else as one more."""
+    said = log.refresh().figures()
+    target = log.engine or (engines[0].name if len(engines) == 1 else None)
+    mute = next(
+        (n for n, e in enumerate(engines) if e.name == target and e.running is None and e.state == "open"), None
+    )
+    if mute is None:
+        return [*engines, said]
+    own = engines[mute]
+    kept = {f: getattr(own, f) for f in ("name", "state", "why", "in_flight", "cap", "cap_why", "auto")}
+    return [*engines[:mute], msgspec.structs.replace(said, **kept), *engines[mute + 1 :]]

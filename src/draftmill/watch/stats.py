@@ -1,0 +1,265 @@
+"""All figures of a run out of its files: read only, never locked, and each look reads only what came since the last.
+
+``RunWatch`` works beside the run, after it, on a copy on another machine, and on folders of older versions.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from pydantic import ValidationError
+
+from draftmill.errors import RecipeError, StorageError
+from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.lock import holder_lives
+from draftmill.journal.reader import LARGEST
+from draftmill.ledger.control import ControlFile
+from draftmill.ledger.settings import read_settings
+from draftmill.recipe import Control, Recipe
+from draftmill.watch import eta, servers, thinking
+from draftmill.watch.dataset import DatasetWatch, Plan
+from draftmill.watch.events import Events
+from draftmill.watch.figures import (
+    DatasetFigures,
+    Disk,
+    EngineFigures,
+    LaneFigures,
+    Phase,
+    Recent,
+    RunFigures,
+    Unread,
+)
+from draftmill.watch.lengths import Histogram
+from draftmill.watch.loads import Done, Loads
+from draftmill.watch.rates import Marks, lately, rates
+from draftmill.watch.serverlog import ServerLog
+from draftmill.watch.totals import together
+
+_SILENT = 60.0  # seconds without a sample or an event after which a run that did not end is taken for gone
+_EVENTS = 50  # that figures hold
+_ROW_SHARE = 1.3  # bytes of the training rows for each byte of the journal: prompts and masks stand there too
+
+
+class RunWatch:
+    """A run's folder under watch. ``refresh`` gives its figures as they are now; ``now`` is the clock.
+
+    Raises StorageError where the folder is not there. ``logs`` are the engines' own logs, for figures that the
+    run does not have.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        now: Callable[[], float] = time.time,
+        logs: Sequence[ServerLog] = (),
+    ) -> None:
+        if not path.is_dir():
+            raise StorageError(f"{path}: no run lies there", "give the folder that `draftmill run` named")
+        self.folder = RunFolder(path)
+        self.loads = Loads(self.folder.load)
+        self.events = Events(self.folder.events)
+        self.datasets: dict[str, DatasetWatch] = {}
+        self.recipe: Recipe | None = None
+        self._now = now
+        self._logs = logs
+        self._marks: dict[str, Marks] = {}
+        self._control = ControlFile(self.folder.control)
+        self._settings_stamp: object = ()
+        self._control_fault = ""
+        self._vocab_size = LARGEST
+        self._settings_fault: list[Unread] = []
+        self._slots: dict[str, int | None] = {}
+
+    def refresh(self) -> RunFigures:
+        """Read what came since the last look."""
+        self._read_settings()
+        self._find_datasets()
+        self.loads.refresh()
+        self.events.refresh()
+        now = self._now()
+        for name, dataset in self.datasets.items():
+            dataset.refresh()
+            done = Done(dataset.answers, dataset.failed, dataset.generated, dataset.growing)
+            self._marks.setdefault(name, Marks()).add(now, done)
+        return self._figures(now)
+
+    def lengths(self, dataset: str) -> Histogram:
+        """The lengths of a dataset's answers, for a chart."""
+        return self.datasets[dataset].lengths()
+
+    # settings
+
+    def _read_settings(self) -> None:
+        stamps = [self.folder.settings, self.folder.control, self.folder.engines]
+        stamp = [(s.st_mtime_ns, s.st_size, s.st_ino) if (s := _stat(path)) else None for path in stamps]
+        if stamp == self._settings_stamp:
+            return
+        self._settings_stamp = stamp
+        self._control_fault, self._settings_fault, control = "", [], Control()
+        try:
+            control = self._control.read()
+        except RecipeError as error:
+            self._control_fault = "; ".join([error.message, *error.faults])
+        try:
+            settings = read_settings(self.folder)
+            self.recipe = Recipe.model_validate(settings.recipe) if settings else None
+            self._vocab_size = settings.vocab_size if settings else LARGEST
+        except (StorageError, ValidationError) as error:
+            self.recipe = None
+            self._settings_fault = [Unread(self.folder.settings.name, 1, 1, str(error).splitlines()[0])]
+        if self.recipe:
+            try:
+                self.recipe = control.over(self.recipe)
+            except RecipeError as error:
+                self._control_fault = "; ".join([error.message, *error.faults])
+        for name, dataset in self.datasets.items():
+            dataset.replan(self._plan(name))
+        self._slots = servers.slots(self.folder.engines)
+
+    def _plan(self, name: str) -> Plan:
+        dataset = next((d for d in self.recipe.datasets if d.name == name), None) if self.recipe else None
+        if self.recipe is None or dataset is None:
+            return Plan(vocab_size=self._vocab_size)
+        limit = self.recipe.lanes[dataset.lane].max_new_tokens
+        return Plan(dataset.lane, limit, dataset.samples, dataset.budget, dataset.budget_counts, self._vocab_size)
+
+    def _find_datasets(self) -> None:
+        """Those of the recipe first, in its order, then whatever else has prompts or a journal."""
+        wanted = [d.name for d in self.recipe.datasets] if self.recipe else []
+        try:
+            with os.scandir(self.folder.path) as entries:
+                found = sorted(e.name for e in entries if e.name not in self.datasets and e.is_dir())
+        except OSError:
+            return
+        there = [n for n in found if any(f.exists() for f in _files(self.folder.dataset(n)))]
+        if not there:
+            return
+        own = self.recipe.markers.thinking if self.recipe else None
+        think = thinking.find(self.folder.tokenizer, own)
+        for name in there:
+            self.datasets[name] = DatasetWatch(self.folder.dataset(name), self._plan(name), think)
+        order = [n for n in wanted if n in self.datasets] + [n for n in sorted(self.datasets) if n not in wanted]
+        self.datasets = {name: self.datasets[name] for name in order}
+
+    # figures
+
+    def _figures(self, now: float) -> RunFigures:
+        phase = self._phase(now)
+        datasets = [self._dataset(name, now) for name in self.datasets]
+        engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs)
+        rates_now = [e.rate for e in engines if e.rate is not None and now - (e.time or 0) < _SILENT]
+        total = together([(d, self.datasets[d.name]) for d in datasets])
+        if phase in (Phase.RUNNING, Phase.PAUSED):
+            datasets, total = self._foreseen(datasets, total, engines, now)
+        recent = sorted((r for d in self.datasets.values() for r in d.recent()[:10]), key=lambda r: -r.offset)
+        return RunFigures(
+            path=str(self.folder.path),
+            time=now,
+            phase=phase,
+            started=self.events.began or (self.loads.first[0] if self.loads.first else None),
+            seen=self._seen(),
+            ending=self.events.ending,
+            pause=self._control.last.pause,
+            datasets=datasets,
+            total=total,
+            engines=engines,
+            lanes=self._lanes(),
+            server_rate=sum(rates_now) if rates_now else None,
+            events=list(self.events.all)[-_EVENTS:],
+            recent=recent if len(self.datasets) == 1 else _in_turn([d.recent() for d in self.datasets.values()]),
+            disk=self._disk(total),
+            max_error_share=self.recipe.max_error_share if self.recipe else 0.05,
+            control_fault=self._control_fault,
+            unread=self._settings_fault
+            + self.loads.unread
+            + self.events.unread
+            + [unread for log in self._logs for unread in log.unread()]
+            + [unread for d in datasets for unread in d.unread],
+        )
+
+    def _foreseen(
+        self, datasets: list[DatasetFigures], total: DatasetFigures, engines: list[EngineFigures], now: float
+    ) -> tuple[list[DatasetFigures], DatasetFigures]:
+        """The same figures with their ETAs."""
+        last = self.loads.marks[-1] if self.loads.marks and now - self.loads.marks[-1][0] < _SILENT else None
+        left = {name: done.left for name, done in last[1].items()} if last else {}
+        work = [eta.Work(d, self.datasets[d.name].lengths(), left.get(d.name)) for d in datasets]
+        since = self.loads.first[0] if self.loads.first else 0.0
+        progress = [(p.time, float(sum(p.tokens.values()))) for p in self.loads.timeline.points if p.time >= since]
+        together = self.recipe is None or self.recipe.order == "together"
+        whole = eta.foresee(work, engines, eta.pace(progress), together=together)
+        each = [msgspec.structs.replace(w.figures, eta=eta.alone(w, w.figures.rates.last_5min)) for w in work]
+        return each, msgspec.structs.replace(total, eta=whole)
+
+    def _lanes(self) -> list[LaneFigures]:
+        lanes = self.recipe.lanes.items() if self.recipe else ()
+        return [
+            LaneFigures(name, lane.max_new_tokens, None if lane.concurrency == "auto" else int(lane.concurrency))
+            for name, lane in lanes
+        ]
+
+    def _dataset(self, name: str, now: float) -> DatasetFigures:
+        watch, marks = self.datasets[name], self._marks[name]
+        figures = watch.figures()
+        recent = lately(name, self.loads, marks, now)
+        return msgspec.structs.replace(
+            figures,
+            rates=rates(name, self.loads, marks, now, watch.generated),
+            recent_answers=recent.answers if recent else 0,
+            recent_errors=recent.failed if recent else 0,
+        )
+
+    # the run as a whole
+
+    def _phase(self, now: float) -> Phase:
+        phase = self.events.phase
+        if phase is Phase.NEW and self.recipe is None:
+            return Phase.FILES
+        if phase is Phase.NEW and self.loads.last:
+            phase = Phase.RUNNING
+        if phase not in (Phase.RUNNING, Phase.PREPARING, Phase.PAUSED):
+            return phase
+        if phase is Phase.RUNNING and self._control.last.pause:
+            phase = Phase.PAUSED
+        alive = holder_lives(self.folder.lock)
+        silent = now - (self._seen() or now) > _SILENT
+        if alive or (alive is None and not silent):
+            return phase
+        if phase is Phase.PREPARING:  # `draftmill prepare`, or a start that found nothing to do
+            return Phase.ENDED if self.events.starts else Phase.NEW
+        return Phase.GONE
+
+    def _seen(self) -> float | None:
+        return max(self.loads.last, self.events.last or 0.0) or None
+
+    def _disk(self, total: DatasetFigures) -> Disk | None:
+        try:
+            free = shutil.disk_usage(self.folder.path).free
+        except OSError:
+            return None
+        written = sum(d.journal_bytes for d in self.datasets.values())
+        tokens, left = total.generated + total.growing, total.eta.remaining if total.eta else None
+        if not tokens or left is None:
+            return Disk(free)
+        each = written / tokens
+        return Disk(free, round(each * left + _ROW_SHARE * each * (tokens + left)))
+
+
+def _in_turn(recents: list[list[Recent]], most: int = 30) -> list[Recent]:
+    """Of each dataset the latest, then of each the one before …"""
+    return [r[n] for n in range(most) for r in recents if n < len(r)][:most]
+
+
+def _files(folder: DatasetFolder) -> tuple[Path, Path]:
+    return folder.prompts, folder.journal
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None

@@ -1,0 +1,102 @@
+"""What ``load.jsonl`` says over time: rates by window, the timeline, the fit of a decode step, retractions."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from draftmill.watch.loads import Done, EngineLoad, Loads, Point, Sample, Timeline
+from draftmill.watch.rates import Marks, lately, rates
+from tests.watch.folders import NOW, append, done, load
+
+
+def test_the_timeline_stays_small_and_spans_everything() -> None:
+    timeline = Timeline()
+    for n in range(100_000):
+        timeline.add(Point(float(n), {}, 1, 0, 1, 1, None, None))
+    times = [point.time for point in timeline.points]
+    assert 700 <= len(times) <= 1500 and times == sorted(times)
+    assert times[0] == 0 and times[-1] > 99_000
+    steps = {after - before for before, after in pairwise(times)}
+    assert max(steps) <= 2 * min(steps), "evenly spaced"
+
+
+def test_a_point_is_a_round_of_all_engines(tmp_path: Path) -> None:
+    path = tmp_path / "load.jsonl"
+    for at in (NOW, NOW + 10, NOW + 20):
+        append(path, done(at, d=(1, 0, 10, 5)))
+        append(path, load(at, "http://a", kv_used=10, kv_total=100, generation_rate=5.0))
+        append(path, load(at, "http://b", kv_used=50, kv_total=100, queued=3), load(at, "http://c", running=None))
+    loads = Loads(path)
+    loads.refresh()
+    first, second = loads.timeline.points
+    assert (first.time, second.time) == (NOW, NOW + 10)
+    assert (first.running, first.queued, first.in_flight, first.kv_use, first.rate) == (16, 3, 24, 0.3, 5.0)
+    assert first.tokens == {"d": 15}
+
+
+def test_lines_without_the_runs_own_counts_make_points_too(tmp_path: Path) -> None:
+    path = tmp_path / "load.jsonl"
+    append(path, *(load(NOW + 10 * n, "http://a") for n in range(4)), b'{"what": 1}\n', b"no json\n")
+    loads = Loads(path)
+    loads.refresh()
+    assert [point.tokens for point in loads.timeline.points] == [{}, {}, {}]
+    (unread,) = loads.unread
+    assert (unread.lines, unread.first) == (2, 5)
+
+
+def test_the_fit_of_a_decode_step() -> None:
+    engine = EngineLoad("e")
+    for n in range(20):
+        running = 10 + 5 * n
+        engine.add(NOW + n, Sample(running, 0, generation_rate=running / (0.042 + 0.00044 * running)))
+    figures = engine.figures()
+    assert (figures.base, figures.each) == (pytest.approx(0.042, rel=1e-3), pytest.approx(0.00044, rel=1e-3))
+    assert figures.gain() == pytest.approx(0.042 / (0.042 + 0.00044 * 105), rel=1e-3)
+    flat = EngineLoad("f")
+    for n in range(20):
+        flat.add(NOW + n, Sample(50, 0, generation_rate=800.0 + n))
+    assert flat.figures().gain() is None, "one load says nothing of another"
+
+
+def test_retractions_of_the_last_minute_over_a_restart_of_the_server() -> None:
+    engine = EngineLoad("e")
+    for at, count in ((0, 5), (30, 7), (40, 9), (50, 0), (80, 4)):
+        engine.add(NOW + at, Sample(8, 0, preemptions=count))
+    assert engine.figures().retractions == 2 + 4
+    assert engine.figures().retracted == 4
+
+
+def test_history_is_thinned_and_ends_now() -> None:
+    engine = EngineLoad("e")
+    for n in range(150):
+        engine.add(NOW + 2 * n, Sample(n, 0))
+    history = engine.figures().history
+    assert len(history) <= 80 and history[-1][1] == 149
+
+
+def test_rates_by_window(tmp_path: Path) -> None:
+    path = tmp_path / "load.jsonl"
+    total = 0
+    for n in range(61):
+        append(path, done(NOW + 10 * n, d=(n, n // 20, total, 0)))
+        total += 100 if n < 58 else 400
+    loads = Loads(path)
+    loads.refresh()
+    now = NOW + 600
+    found = rates("d", loads, Marks(), now, total)
+    assert (found.last_10s, found.start) == (40.0, pytest.approx((58 * 100 + 2 * 400) / 600))
+    assert found.last_5min == pytest.approx((28 * 100 + 2 * 400) / 300)
+    recent = lately("d", loads, Marks(), now)
+    assert recent and (recent.answers, recent.failed) == (30, 2)
+    assert rates("other", loads, Marks(), now, 0).start is None
+    stale = rates("d", loads, Marks(), now + 3600, total)
+    assert stale.last_10s is None and stale.last_5min is None and stale.start == found.start
+
+
+def test_a_watcher_counts_itself_where_the_run_does_not(tmp_path: Path) -> None:
+    loads, marks = Loads(tmp_path / "load.jsonl"), Marks()
+    for second in range(20):
+        marks.add(NOW + second, Done(second, 0, 50 * second, 7))
+    found = rates("d", loads, marks, NOW + 19, 1000)
+    assert (found.last_10s, found.last_5min, found.start) == (50.0, 50.0, None)

@@ -1,0 +1,269 @@
+"""The figures of a run out of its files: in progress, finished, of other versions, torn, and on another machine."""
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from draftmill.errors import StorageError
+from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.index import entries
+from draftmill.ledger.standing import load_standing
+from draftmill.records import Finish
+from draftmill.watch.figures import DatasetFigures, Phase
+from draftmill.watch.stats import RunWatch
+from tests.watch.folders import NOW, append, begin, completion, done, event, failure, load, write_prompts
+
+OPENAI = {
+    "id": "chatcmpl-1",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 11, "completion_tokens": 40, "total_tokens": 51},
+}
+RAW = {"prompt_tokens": 12, "completion_tokens": 60, "finish_reason": {"type": "length", "length": 60}, "text": "x"}
+NATIVE = {"text": "x", "output_ids": [1, 2], "meta_info": {"prompt_tokens": 3, "completion_tokens": 2, "id": "a"}}
+
+
+def watch(folder: RunFolder | Path, now: float = NOW) -> RunWatch:
+    return RunWatch(folder if isinstance(folder, Path) else folder.path, now=lambda: now)
+
+
+def only(figures: object) -> DatasetFigures:
+    (dataset,) = figures.datasets  # type: ignore[attr-defined]
+    return dataset  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("line", "prompt_tokens", "generated", "finish"),
+    [
+        (OPENAI, 11, 40, "stop"),
+        ({"id": 7, "response": OPENAI}, 11, 40, "stop"),
+        (RAW, 12, 60, "length"),
+        (NATIVE, 3, 2, "unknown"),
+        ({"usage": OPENAI["usage"], "choices": [{"text": "Hi.", "finish_reason": "length"}]}, 11, 40, "length"),
+    ],
+)
+def test_lines_of_older_shapes(
+    line: dict[str, object], prompt_tokens: int, generated: int, finish: str, tmp_path: Path
+) -> None:
+    append(tmp_path / "B1" / "raw_responses.jsonl", line)
+    figures = watch(tmp_path).refresh()
+    dataset = only(figures)
+    assert (dataset.prompt_tokens, dataset.generated, dataset.finishes) == (prompt_tokens, generated, {finish: 1})
+    assert (dataset.answers, dataset.older_shape, dataset.unread) == (1, 1, [])
+    assert figures.phase is Phase.FILES and figures.total.generated == generated
+
+
+def test_a_legacy_folder_with_everything_in_it(tmp_path: Path) -> None:
+    """Old and new shapes, unknown lines and a torn one, other prompts: counts for both, never zero."""
+    journal = tmp_path / "B1" / "raw_responses.jsonl"
+    append(journal, OPENAI, RAW, completion(0, 25), {"tokens": 5}, b"what is this\n", OPENAI)
+    append(tmp_path / "B1" / "prompts.jsonl", *({"messages": [], "n": n} for n in range(9)))
+    append(journal, b'{"choices": [{"mess')
+    watched = watch(tmp_path)
+    dataset = only(watched.refresh())
+    assert dataset.generated == 40 + 60 + 25 + 40
+    assert (dataset.answers, dataset.older_shape, dataset.torn) == (4, 3, True)
+    assert (dataset.prompts, dataset.owed, dataset.counting) == (9, 5, None)
+    journal_unread = next(u for u in dataset.unread if "raw_responses" in u.file)
+    assert (journal_unread.lines, journal_unread.first) == (2, 4)
+    assert any("prompts.jsonl" in u.file for u in dataset.unread)
+    append(journal, b'age": {"content": "a"}}], "usage": {"completion_tokens": 7}}\n')
+    dataset = only(watched.refresh())
+    assert (dataset.generated, dataset.torn) == (172, False)
+
+
+def test_a_run_of_this_version_with_older_lines_in_it(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 6, "budget": 30})
+    files = folder.dataset("d")
+    append(
+        files.journal, completion(0, 20), OPENAI, {"x": 1}, completion(1, 20), completion(3, 5, finish_reason="length")
+    )
+    append(files.errors, failure(2))
+    for index in (False, True):
+        if index:
+            list(entries(files.journal, files.journal_index, worth=1))
+        dataset = only(watch(folder).refresh())
+        tally = load_standing(files, budget=30).tally()
+        assert (dataset.counting, dataset.surplus, dataset.errors, dataset.owed) == (2, 1, 1, 0)
+        assert (tally.counting, tally.surplus, tally.error, tally.owed) == (2, 1, 1, 0)
+        assert (dataset.rows, dataset.counted, dataset.older_shape) == (2, 40, 1)
+        assert (dataset.generated, dataset.answers) == (20 + 20 + 5 + 40, 4)
+        assert dataset.finishes == {"stop": 3, "length": 1} and dataset.truncated == 0.25
+        assert [(u.lines, u.first) for u in dataset.unread] == [(1, 3)]
+
+
+def test_a_damaged_line_of_this_version_is_no_answer_of_an_older_one(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(
+        folder.dataset("d").journal, completion(0, 5, completion_tokens=6), completion(1, 2, output_ids=[1, 999_999])
+    )
+    dataset = only(watch(folder).refresh())
+    assert (dataset.generated, dataset.answers, dataset.older_shape, dataset.owed) == (0, 0, 0, 10)
+    assert [(u.lines, u.first, u.reason) for u in dataset.unread] == [(2, 1, "holds 5 ids and says 6")]
+
+
+def test_a_run_in_progress(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 100}, {"name": "e", "prompts": 5, "budget": 40})
+    append(folder.events, event(NOW - 40, "milling"), event(NOW - 39, "cap", "http://e", "8 at once: to begin with"))
+    for step in range(5):
+        at = NOW - 40 + 10 * step
+        append(folder.load, done(at, d=(step, 0, 100 * step, 50), e=(0, 0, 0, 0)))
+        append(folder.load, load(at, running=4 + step, queued=step, kv_used=50, kv_total=100, generation_rate=30.0))
+    append(folder.dataset("d").journal, completion(0, 5), completion(1, 7, partial=True, finish_reason=Finish.ABORT))
+    watched = watch(folder)
+    figures = watched.refresh()
+    assert figures.phase is Phase.RUNNING and figures.started == NOW - 40
+    d, e = figures.datasets
+    assert (d.owed, d.growing, d.growing_answers, e.owed) == (99, 7, 1, 5)
+    assert (d.rates.last_10s, d.rates.start) == (10.0, 10.0) and d.rates.last_5min == 10.0
+    assert (d.lane, d.limit, d.budget, e.budget) == ("short", 4096, None, 40)
+    (engine,) = figures.engines
+    assert (engine.running, engine.queued, engine.kv_use, engine.rate) == (8, 4, 0.5, 30.0)
+    assert engine.cap_why == "8 at once: to begin with" and figures.server_rate == 30.0
+    assert figures.total.eta is None, "in the first minute nobody knows"
+    assert [(p.tokens["d"], p.running) for p in watched.loads.timeline.points] == [
+        (50, 4),
+        (150, 5),
+        (250, 6),
+        (350, 7),
+    ]
+    append(folder.dataset("d").journal, completion(1, 9))
+    assert watched.refresh().datasets[0].generated == 14
+    append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
+    assert watched.refresh().phase is Phase.PAUSED
+    append(folder.events, event(NOW, "ended", "run", "interrupted"))
+    assert (watched.refresh().phase, watched.refresh().ending) == (Phase.ENDED, "interrupted")
+
+
+def test_a_second_start_counts_on(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.load, done(NOW - 100, d=(0, 0, 0, 0)), done(NOW - 90, d=(9, 0, 900, 0)))
+    append(folder.load, done(NOW - 50, d=(0, 0, 0, 0)), done(NOW - 40, d=(2, 0, 200, 0)), load(NOW - 40))
+    append(folder.load, done(NOW - 30, d=(4, 0, 400, 0)))
+    append(folder.dataset("d").journal, completion(0, 1300))
+    watched = watch(folder, NOW - 30)
+    rates = only(watched.refresh()).rates
+    assert rates.start == 20.0 and rates.run == pytest.approx(1300 / 30)
+    assert watched.loads.timeline.points[-1].tokens == {"d": 1100}
+
+
+def test_silence_is_told_apart_from_an_end(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 500, "milling"))
+    append(folder.load, load(NOW - 500))
+    assert watch(folder, NOW - 490).refresh().phase is Phase.RUNNING
+    assert watch(folder).refresh().phase is Phase.GONE
+    holder = {"pid": os.getpid(), "host": os.uname().nodename, "since": "", "command": ""}
+    folder.lock.write_text(json.dumps(holder))
+    assert watch(folder).refresh().phase is Phase.RUNNING
+    folder.lock.write_text(json.dumps(holder | {"pid": 2**22 + 1}))
+    assert watch(folder, NOW - 490).refresh().phase is Phase.GONE
+
+
+def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 500, "start"), event(NOW - 400, "prepared", "d"))
+    assert watch(folder, NOW - 390).refresh().phase is Phase.PREPARING
+    assert watch(folder).refresh().phase is Phase.NEW
+    append(folder.events, event(NOW - 300, "milling"), event(NOW - 200, "ended"), event(NOW - 100, "recipe"))
+    assert watch(folder).refresh().phase is Phase.ENDED
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 4000})
+    append(folder.dataset("d").journal, *(completion(n, 200) for n in range(1000)))
+    before = {p: p.stat().st_mtime_ns for p in sorted(tmp_path.rglob("*"))}
+    watch(folder).refresh()
+    assert {p: p.stat().st_mtime_ns for p in sorted(tmp_path.rglob("*"))} == before
+
+
+def test_files_that_are_replaced_are_read_again(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    files = folder.dataset("d")
+    append(files.journal, completion(0, 5), completion(1, 6), completion(2, 7))
+    append(files.errors, failure(3))
+    watched = watch(folder)
+    assert only(watched.refresh()).generated == 18
+    files.journal.write_bytes(files.journal.read_bytes().splitlines(keepends=True)[0])  # a failed write was cut back
+    dataset = only(watched.refresh())
+    assert (dataset.generated, dataset.answers, dataset.errors) == (5, 1, 1)
+    write_prompts(files, 20)
+    assert only(watched.refresh()).prompts == 20
+
+
+def test_budget_and_pause_of_the_control_file(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "budget": 10})
+    append(folder.dataset("d").journal, completion(0, 8), completion(1, 8), completion(2, 8))
+    watched = watch(folder)
+    assert only(watched.refresh()).counting == 2
+    folder.control.write_text("budgets: {d: 20}\n")
+    assert (only(watched.refresh()).counting, only(watched.refresh()).budget) == (3, 20)
+    folder.control.write_text("budgets: {x: 20}\n")
+    assert "no dataset" in watched.refresh().control_fault
+
+
+def test_errors_by_reason(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    files = folder.dataset("d")
+    append(files.errors, failure(0, "9,000 tokens, the engine takes 4096"), failure(1, "8 tokens, the engine takes 4"))
+    append(files.errors, failure(2, "refused"), b"{}\n")
+    dataset = only(watch(folder).refresh())
+    assert [(r.count, r.reason) for r in dataset.error_reasons] == [
+        (2, "N tokens, the engine takes N"),
+        (1, "refused"),
+    ]
+    assert dataset.error_reasons[0].where == "d.jsonl:2" and dataset.errors == 3
+    assert [(u.file, u.lines) for u in dataset.unread] == [("d/errors.jsonl", 1)]
+
+
+def test_thinking_by_marker_ids(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    folder.tokenizer.mkdir()
+    added = [{"id": 50, "content": "<think>"}, {"id": 51, "content": "</think>"}, {"id": 52, "content": "<|im_end|>"}]
+    (folder.tokenizer / "tokenizer.json").write_text(json.dumps({"added_tokens": added, "model": {}}))
+    files = folder.dataset("d")
+    append(files.journal, completion(0, 4, output_ids=[50, 9, 51, 8]), completion(1, 4, output_ids=[9, 9, 9, 9]))
+    append(files.journal, completion(2, 2, output_ids=[50, 9]))
+    thinking = only(watch(folder).refresh()).thinking
+    assert thinking and (thinking.answers, thinking.share, thinking.unclosed) == (3, 0.5, 1)
+    list(entries(files.journal, files.journal_index, worth=1))
+    assert only(watch(folder).refresh()).thinking == thinking
+
+
+def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 50, "milling"), event(NOW - 40, "absent", "http://b", "does not answer"))
+    append(
+        folder.events, event(NOW - 30, "lost", "http://a", "reset"), event(NOW - 20, "leaves", "http://c", "taken out")
+    )
+    append(folder.load, load(NOW - 5, "http://a", state="lost", running=None), load(NOW - 5, "http://c"))
+    engines = {e.name: e for e in watch(folder).refresh().engines}
+    assert engines.keys() == {"http://a", "http://b"}
+    assert (engines["http://a"].state, engines["http://a"].why, engines["http://a"].running) == ("lost", "reset", None)
+    assert engines["http://b"].state == "absent"
+
+
+def test_what_was_wrong_with_an_engine_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 90, "milling"), event(NOW - 80, "lost", "http://e", "reset"))
+    append(folder.events, event(NOW - 20, "absent", "http://b", "does not answer"), event(NOW - 10, "milling"))
+    append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
+    engines = {e.name: e for e in watch(folder).refresh().engines}
+    assert (engines["http://e"].why, engines["http://b"].state) == ("", "absent")
+    append(folder.events, event(NOW, "ended"))
+    assert {e.name for e in watch(folder).refresh().engines} == {"http://e"}
+
+
+def test_figures_are_json(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.dataset("d").journal, completion(0))
+    figures = watch(folder).refresh()
+    assert msgspec.json.decode(msgspec.json.encode(figures))["datasets"][0]["generated"] == 5
+    assert DatasetFolder(tmp_path / "d").journal.exists()
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no run lies there"):
+        RunWatch(tmp_path / "nothing")
