@@ -23,6 +23,7 @@ FLOORS = {
     "mill": 4,
     "export": 4,
     "plan": 4,
+    "verify": 4,
     "watch": 4,
     "cli": 5,
 }

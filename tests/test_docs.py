@@ -31,6 +31,8 @@ from draftmill.render.drift import Reason, Unjudged
 from draftmill.render.families import FAMILIES, PLAIN, Body
 from draftmill.render.findings import Code, Concern
 from draftmill.sources import formats
+from draftmill.verify.checks import CHECKS
+from draftmill.verify.verification import Result, Shown, Verification
 
 ROOT = Path(__file__).parent.parent
 
@@ -79,6 +81,19 @@ def test_every_rule_of_a_refusal() -> None:
     rules = set(re.findall(r'Refusal\(\s*"([a-z_]+)"', source))
     assert len(rules) == 8
     assert rules - code_words("docs/plan.md") == set()
+
+
+def test_every_check_with_its_severity_and_threshold() -> None:
+    text = (ROOT / "docs/verify.md").read_text()
+    for check in CHECKS.values():
+        share = f"{check.threshold * 100:g} %" if check.threshold else "0"
+        assert f"| `{check.name}` | {check.severity.value} | {'–' if check.severity == 'note' else share} |" in text
+        assert check.means in text and check.do in text
+
+
+@pytest.mark.parametrize("part", [Verification, Result, Shown])
+def test_every_field_of_a_verification(part: type[Verification]) -> None:
+    assert set(part.__struct_fields__) - code_words("docs/verify.md") == set()
 
 
 def test_every_state_of_a_position() -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from draftmill.errors import RecipeError
-from draftmill.mill.target import custom
 from draftmill.recipe import Markers, Recipe, load
 from draftmill.render.families import Body
-from draftmill.render.markers import Custom
+from draftmill.render.markers import Custom, custom
 
 HEAD = "model: m\nengines: [embedded]\ndatasets: [{name: a, source: x}]\n"
 

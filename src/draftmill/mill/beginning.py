@@ -9,10 +9,11 @@ from draftmill.journal.folder import RunFolder
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.settings import Settings
 from draftmill.mill.model import Loaded, Model
-from draftmill.mill.target import Target, custom
+from draftmill.mill.target import Target
 from draftmill.recipe import Recipe
 from draftmill.render import markers
 from draftmill.render import tokenizer as tokenizers
+from draftmill.render.markers import custom
 from draftmill.render.model_files import fingerprint
 from draftmill.render.template import ChatTemplate
 

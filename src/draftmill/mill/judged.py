@@ -16,12 +16,13 @@ from draftmill.ledger.settings import read_settings
 from draftmill.ledger.standing import load_standing, unreadable
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, of_recordings, of_run
-from draftmill.mill.target import custom, own_tokenizer, resolve
+from draftmill.mill.target import own_tokenizer, resolve
 from draftmill.recipe import EMBEDDED, Recipe, validate
 from draftmill.records import Conversation, FilteredRow, TokenizedRow, UnreadRow
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.dialect import Dialect
 from draftmill.render.drift import Unjudged
+from draftmill.render.markers import custom
 from draftmill.render.template import ChatTemplate
 from draftmill.sources import Source, open_source
 from draftmill.sources.history import Recorded, is_blank

@@ -4,9 +4,10 @@ import msgspec
 
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.settings import Settings
-from draftmill.mill.target import custom, own_tokenizer
+from draftmill.mill.target import own_tokenizer
 from draftmill.recipe import Dataset, Recipe
 from draftmill.render.dialect import Dialect
+from draftmill.render.markers import custom
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
 

@@ -13,8 +13,9 @@ from draftmill.mill.observer import Observer
 from draftmill.mill.prepared import Prepared, covers, read_prepared
 from draftmill.mill.prompts import Preparation
 from draftmill.mill.rendering import Copy
-from draftmill.mill.target import context_of, custom
+from draftmill.mill.target import context_of
 from draftmill.recipe import Dataset, Recipe
+from draftmill.render.markers import custom
 from draftmill.sources import changed_since, open_source
 from draftmill.sources.duplicates import Seen
 

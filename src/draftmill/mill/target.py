@@ -1,5 +1,4 @@
-"""The target of a recipe: where its tokenizer comes from, which GGUF file the embedded engine would serve, and what is
-said of its markers."""
+"""The target of a recipe: where its tokenizer comes from, and which GGUF file the embedded engine would serve."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,8 @@ from draftmill.engines.small_model import small_model
 from draftmill.errors import StorageError
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.settings import Settings
-from draftmill.recipe import EMBEDDED, SMALL_MODEL, Markers, Recipe
+from draftmill.recipe import EMBEDDED, SMALL_MODEL, Recipe
 from draftmill.render import tokenizer as tokenizers
-from draftmill.render.families import Body
-from draftmill.render.markers import Custom
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
 
@@ -77,12 +74,6 @@ def own_tokenizer(folder: RunFolder, settings: Settings) -> tuple[Tokenizer, Cha
         what = "this run was begun with another tokenizer or chat template than this copy"
         raise StorageError(f"{copy}: {what}", "restore it, or start a new run")
     return loaded, template
-
-
-def custom(markers: Markers) -> Custom:
-    """What a recipe says about the target's markers."""
-    said = markers.model_dump()
-    return Custom(**(said | {"body": Body(markers.body) if markers.body else None}))
 
 
 def _place(name: str, base: Path) -> str:

@@ -14,12 +14,14 @@ from draftmill.recipe.model import SMALL_MODEL, Concurrency, EngineSpec, Lane, O
 from draftmill.recipe.overrides import Overrides, apply
 from draftmill.recipe.plan import KV, Load, Plan, Start, parse_size
 from draftmill.recipe.sampling import Sampling
+from draftmill.recipe.verify import THRESHOLDS, check_thresholds
 
 __all__ = [
     "EMBEDDED",
     "FORMATS",
     "KV",
     "SMALL_MODEL",
+    "THRESHOLDS",
     "BudgetCounts",
     "Concurrency",
     "Control",
@@ -41,6 +43,7 @@ __all__ = [
     "Wish",
     "apply",
     "check_control",
+    "check_thresholds",
     "explained_values",
     "load",
     "parse_count",

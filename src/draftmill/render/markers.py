@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from draftmill import recipe
 from draftmill.errors import RenderError
 from draftmill.render.families import FAMILIES, PLAIN, THINKING, Body, Family, Role
 from draftmill.render.findings import Code, Concern, Finding
@@ -34,6 +35,11 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
     separator: str | None = None
     body: Body | None = None
     turn_ends: tuple[str, ...] = ()
+
+
+def custom(said: recipe.Markers) -> Custom:
+    """What a recipe says about the target's markers."""
+    return Custom(**(said.model_dump() | {"body": Body(said.body) if said.body else None}))
 
 
 class Thinking(StrEnum):

@@ -1,0 +1,207 @@
+"""``draftmill verify``: named checks of a run's rows, or of any file of rows."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from draftmill.cli.options import Json, Only
+
+if TYPE_CHECKING:
+    from draftmill.verify.verification import Result, Verification
+
+_FILE = "verification.json"
+_COLOURS = {"error": "red", "warning": "yellow", "note": ""}
+
+
+def verify(
+    data: Annotated[Path, typer.Argument(help="A run's folder, or a file of rows: .jsonl, .jsonl.gz, .parquet.")],
+    model: Annotated[
+        str | None, typer.Option(help="Of a file: whose ids it holds; a tokenizer directory, hub id or .gguf file.")
+    ] = None,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(help="How much of a fault passes, e.g. loop=0.05 (a share) or duplicate=3 (rows); repeatable."),
+    ] = None,
+    only: Only = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; as many as there are cores unless given.")
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the Python code that the model's tokenizer brings along.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check every row: ids, masks, ends, markers, loops, duplicates, and of a run its prompts, journal and cut.
+
+    A run's rows are held against its prompts and its journal; what comes of
+    it is kept in RUN/verification.json. A file of rows (input_ids and
+    loss_mask, whoever wrote it) is held against itself and, with --model,
+    against that tokenizer; what cannot be checked there is named.
+
+    Ends with 0 only if nothing is above its threshold. A recipe's verify part
+    sets thresholds; docs/verify.md has every check.
+
+    Example: draftmill verify runs/kimi
+
+    Example: draftmill verify data/rows.jsonl --model models/my-model --threshold loop=0.05
+    """
+    import msgspec
+
+    from draftmill.verify import judge, verification
+
+    thresholds = _thresholds(threshold or [])
+    if (data / "run.yaml").exists():
+        if model is not None:
+            raise typer.BadParameter("does not apply here: a run has its own", param_hint="--model")
+        done = judge.verify_run(data, only=tuple(only or ()), thresholds=thresholds, workers=workers, tell=_progress())
+        if not only:
+            verification.write(done, data / _FILE)
+    else:
+        _refuse_no_rows(data, only)
+        done = judge.verify_file(
+            data,
+            model=model,
+            trust_remote_code=trust_remote_code,
+            thresholds=thresholds,
+            workers=workers,
+            tell=_progress(),
+        )
+    if json:
+        typer.echo(msgspec.json.encode(done).decode())
+    else:
+        show(done)
+    raise typer.Exit(0 if done.passed else 1)
+
+
+def show(done: "Verification") -> None:
+    """Print what was found, what it means, and what to do."""
+    from draftmill.cli.console import advise, count, err, label, many, table
+
+    found = [result for result in done.checks if result.count]
+    above = [result for result in found if result.above]
+    label(
+        "rows", f"{many(sum(done.rows.values()), 'row')}, {count(done.tokens)} tokens, {count(done.supervised)} learnt"
+    )
+    label("checks", f"{len(done.checks)} made, {len(done.checks) - len(found)} found nothing")
+    if found:
+        columns = [
+            ("check", ""),
+            ("severity", ""),
+            ("found", "right"),
+            ("share", "right"),
+            ("passes", "right"),
+            ("", ""),
+        ]
+        columns += [("what it means", "")]
+        lines = [
+            (
+                r.name,
+                r.severity.value,
+                count(r.count),
+                f"{r.share:.2%}",
+                "–" if r.severity == "note" else f"{r.threshold:.3g}" if r.threshold >= 1 else f"{r.threshold:.1%}",
+                "above" if r.above else "",
+                r.message,
+            )
+            for r in sorted(found, key=lambda r: not r.above)
+        ]
+        err.print()
+        err.print(table(columns, lines, spare=("passes", "severity")))
+        err.print()
+    for result in sorted(found, key=lambda r: not r.above):
+        _show_examples(result)
+    _show_coverage(done)
+    for lane, (rows, cut) in done.lanes.items():
+        label("lane", f"{lane}: {many(rows, 'row')}, {count(cut)} cut by the limit ({cut / max(rows, 1):.0%})")
+    _show_not_made(done)
+    if above:
+        names = ", ".join(result.name for result in above)
+        label("fails", f"{len(above)} of {len(done.checks)} checks found too much: {names}", style="red")
+        for result in above:
+            advise(f"{result.name}: {result.advice}")
+    else:
+        label("passes", "nothing is above its threshold", style="green")
+
+
+def _show_examples(result: "Result") -> None:
+    from draftmill.cli.console import count, label
+
+    where = ""
+    if len(result.datasets) > 1:
+        where = " (" + ", ".join(f"{name} {count(number)}" for name, number in result.datasets.items()) + ")"
+    label(result.severity.value, f"{result.name}{where}", style=_COLOURS[result.severity] if result.above else "")
+    for example in result.examples:
+        parts = [example.where, example.remark, repr(example.text) if example.text else ""]
+        label("", "  " + ": ".join(part for part in parts if part), style="dim")
+
+
+def _show_coverage(done: "Verification") -> None:
+    from draftmill.cli.console import err, label, table
+
+    if not done.supervised:
+        return
+    what = f"with all {done.markers} markers" if done.markers else "by frequency"
+    label("vocabulary", f"share of learnt tokens that a draft vocabulary of this size holds, {what}")
+    columns = [(f"{int(size) // 1000}k", "right") for size in done.coverage]
+    err.print(table([("", ""), *columns], [("           ", *(f"{share:.2%}" for share in done.coverage.values()))]))
+
+
+def _show_not_made(done: "Verification") -> None:
+    from draftmill.cli.console import label
+
+    reasons: dict[str, list[str]] = {}
+    for name, reason in done.not_made.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        label("not made", f"{', '.join(names)}: {reason}", style="dim")
+
+
+def _thresholds(given: list[str]) -> dict[str, float]:
+    """``loop=0.05``, ``loop=5%`` or ``duplicate=3``."""
+    from draftmill.recipe import check_thresholds
+
+    found: dict[str, float] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        try:
+            number = float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        except ValueError:
+            equals, number = "", 0.0
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not of the form check=share or check=rows", param_hint="--threshold")
+        try:
+            found |= check_thresholds({name: number})
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--threshold") from None
+    return found
+
+
+def _refuse_no_rows(data: Path, only: list[str] | None) -> None:
+    from draftmill.errors import RunError, UsageFault
+
+    if data.is_dir():
+        raise RunError(f"{data}: holds no run (no run.yaml)", "give the folder that `draftmill run` made, or a file")
+    if not data.exists():
+        raise UsageFault(f"{data}: no such file or folder", "give a run's folder or a file of rows")
+    if only:
+        raise typer.BadParameter("does not apply here: it names a dataset of a run", param_hint="--only")
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Tells of long work now and then."""
+    import time
+
+    from draftmill.cli.console import count, label
+
+    began = told = time.monotonic()
+
+    def tell(rows: int, tokens: int) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told > 10.0:
+            told = now
+            label("verifying", f"{count(rows)} rows, {count(tokens / (now - began))} tokens a second")
+
+    return tell

@@ -1,0 +1,187 @@
+"""The registry of checks: what each is called, how grave it is, what it needs, what it means and what to do about it.
+
+How much of each may pass stands in ``recipe.THRESHOLDS`` under the same names.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from draftmill.recipe import THRESHOLDS
+
+
+class Severity(StrEnum):
+    """``error``: the pipeline did it, and the data is wrong. ``warning``: the model did it, or may have; a drafter
+    learns it all the same. ``note``: to be known; it fails nothing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Needs(StrEnum):
+    """What a check is made of: the ids and masks of rows, the model's tokenizer beside them, how each answer ended, or
+    the whole run."""
+
+    IDS = "ids and masks"
+    MODEL = "the model's tokenizer"
+    FINISH = "how each answer ended (`finish_reason`)"
+    RUN = "the run"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One named check."""
+
+    name: str
+    severity: Severity
+    needs: Needs
+    means: str
+    do: str
+
+    @property
+    def threshold(self) -> float:
+        """How much passes unless somebody says otherwise: a share below 1, else a number."""
+        return THRESHOLDS[self.name]
+
+
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+_IDS, _MODEL, _FINISH, _RUN = Needs.IDS, Needs.MODEL, Needs.FINISH, Needs.RUN
+_REBUILD = "delete tokenized_data.jsonl and rows.json, and start the run again: rows are built anew from the journal"
+_MASK = "mend what wrote the mask; it begins with the first generated id"
+
+CHECKS = {
+    check.name: check
+    for check in (
+        Check("unreadable", _E, _IDS, "the line is no row of ids and mask", "mend or drop the line"),
+        Check("legacy-text", _E, _IDS, "text without ids: a trainer tokenizes it again", "generate it again as ids"),
+        Check(
+            "thinking-in-content",
+            _E,
+            _IDS,
+            "text whose thinking was merged into the content",
+            "generate it again as ids: templates render such an answer otherwise than it was generated",
+        ),
+        Check("vocabulary", _E, _IDS, "an id that the model does not have", "drop the rows; find out what wrote them"),
+        Check("mask-shape", _E, _IDS, "the mask is not as long as the ids, or not 0 and 1", _MASK),
+        Check("unsupervised", _E, _IDS, "not one token is learnt", "drop the rows"),
+        Check("mask-early", _E, _IDS, "ids of the prompt are learnt as if generated", _MASK),
+        Check("mask-late", _E, _IDS, "the first generated ids are not learnt", _MASK),
+        Check("mask-gap", _E, _IDS, "ids inside the answer are not learnt", _MASK),
+        Check("stop-masked", _E, _IDS, "the end of the turn is not learnt: a drafter never ends", _MASK),
+        Check(
+            "no-boundary",
+            _E,
+            _IDS,
+            "what stands before the answer is not how the template asks for one",
+            "render the prompts with the template that is served",
+        ),
+        Check(
+            "inner-end", _E, _IDS, "an end of turn inside an answer", "cut the rows there, or find out why it went on"
+        ),
+        Check(
+            "finish-reason",
+            _E,
+            _FINISH,
+            "how the answer ended does not fit its last id",
+            "the stop token was dropped, or the answer cut: generate them again",
+        ),
+        Check(
+            "unfinished",
+            _E,
+            _IDS,
+            "neither an end of turn nor a limit that other answers end at",
+            "the stop token was dropped, or the answer cut: generate them again",
+        ),
+        Check(
+            "marker-split",
+            _E,
+            _MODEL,
+            "a special token stands as several ordinary tokens",
+            "tokenize with special tokens recognised; such a row teaches another sequence than is served",
+        ),
+        Check(
+            "foreign-ids",
+            _E,
+            _MODEL,
+            "the ids are hardly ever how this tokenizer cuts their text",
+            "the ids are of another tokenizer: generate them again",
+        ),
+        Check("row-counts", _E, _FINISH, "the row's own counts are not those of its mask", _REBUILD),
+        Check("row-prompt", _E, _RUN, "the row's prompt is not the one that was sent", _REBUILD),
+        Check("row-answer", _E, _RUN, "the row's answer is not the one in the journal", _REBUILD),
+        Check("re-tokenised", _E, _RUN, "the answer has the journal's text and other ids", _REBUILD),
+        Check("swapped-answer", _E, _RUN, "the answer is that of another prompt", _REBUILD),
+        Check("row-twice", _E, _RUN, "an answer stands in several rows", _REBUILD),
+        Check("row-missing", _E, _RUN, "an answer that counts has no row", _REBUILD),
+        Check("beyond-cut", _E, _RUN, "a row that does not count: behind the cut, or unknown", _REBUILD),
+        Check("row-order", _E, _RUN, "rows do not stand in the order of positions", _REBUILD),
+        Check(
+            "prompt-rendered",
+            _E,
+            _RUN,
+            "the template renders the conversation otherwise today",
+            "restore prompts.jsonl and tokenizer/, or start a new run",
+        ),
+        Check("prompts-changed", _E, _RUN, "prompts.jsonl is not what was sent", "restore it, or start a new run"),
+        Check(
+            "tokenizer-changed", _E, _RUN, "tokenizer or template are not the run's", "restore it, or start a new run"
+        ),
+        Check("journal-line", _E, _RUN, "a line of the journal is no answer", "start the run again: it is owed"),
+        Check(
+            "thinking-unclosed", _W, _MODEL, "a finished answer whose thinking never ends", "look at some; drop them"
+        ),
+        Check(
+            "thinking-missing",
+            _W,
+            _MODEL,
+            "no thinking, where most answers think",
+            "was it stripped, or was thinking off for some prompts?",
+        ),
+        Check(
+            "marker-order", _W, _MODEL, "markers unbalanced, or where they mean nothing", "look at some; few are usual"
+        ),
+        Check("tool-call", _W, _MODEL, "a finished tool call that cannot be read", "look at some; drop them"),
+        Check("unknown-tool", _W, _RUN, "a call of a tool that was not offered", "look at some; drop them"),
+        Check("empty", _W, _IDS, "an answer of nothing, or of white space", "look at some; drop them"),
+        Check("duplicate", _W, _IDS, "the very same row as an earlier one", "drop them"),
+        Check(
+            "answer-repeated",
+            _W,
+            _IDS,
+            "a long answer that stands behind another prompt too",
+            "look at some: refusals are usual; else drop them",
+        ),
+        Check("loop", _W, _IDS, "the answer ends in a repetition", "usual of small models; else drop them"),
+        Check("truncated", _W, _IDS, "a limit cut the answer", "raise the lane's limit: a continued run goes on"),
+        Check("utf8", _W, _MODEL, "bytes that are no text", "look at some; drop them"),
+        Check(
+            "special-text",
+            _W,
+            _RUN,
+            "a user, tool or system message holds a special token as text",
+            "servers read it as the token: look whether it was meant",
+        ),
+        Check(
+            "length-by-position",
+            _W,
+            _RUN,
+            "lengths change along the order, which is a hash",
+            "answers were chosen by their length, or the engine changed on the way",
+        ),
+        Check("length-drift", _N, _IDS, "datasets with much shorter or longer answers than the rest", "expected?"),
+        Check("language-drift", _N, _MODEL, "datasets in another script than the rest", "expected?"),
+        Check("owed", _N, _RUN, "answers that are still owed", "start the run again"),
+        Check(
+            "marker-coverage",
+            _N,
+            _MODEL,
+            "markers that a draft vocabulary of 32k by frequency would leave out",
+            "force them into the draft vocabulary",
+        ),
+    )
+}
+
+
+def passes(found: int, looked: int, threshold: float) -> bool:
+    """Whether so much of a fault passes: a threshold below 1 is a share of what was looked at."""
+    return found <= (threshold * looked if threshold < 1 else threshold)

@@ -1,0 +1,368 @@
+"""A run's folder, or any file of rows, verified: parts in several processes, then what they hold together."""
+
+import hashlib
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from draftmill import __version__
+from draftmill.errors import RunError, SourceError, StorageError, UsageFault
+from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.ledger.settings import Settings, read_settings
+from draftmill.ledger.standing import Standing, load_standing
+from draftmill.recipe import Recipe
+from draftmill.render.markers import Custom, custom
+from draftmill.verify import whole as wholes_
+from draftmill.verify.checks import CHECKS, Needs
+from draftmill.verify.examine import Examiner, Found, Plan
+from draftmill.verify.habits import Habits, learn, pairs_of
+from draftmill.verify.journaled import Ledgered, key
+from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
+from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
+from draftmill.verify.pairs import Pairs
+from draftmill.verify.verification import Verification, results
+from draftmill.verify.whole import Whole
+
+_SAMPLE = 2000  # rows that habits are learned from
+_PLACES = 4  # parts that they come from
+_TESTED = 4000  # answers whose tokenizer is looked at
+_WORTH = 8 << 20  # bytes below which another process costs more than it saves
+
+Tell = Callable[[int, int], None]  # hears of rows and tokens so far
+
+
+def _quiet(rows: int, tokens: int) -> None:
+    pass
+
+
+@dataclass
+class _Job:
+    """One dataset to be examined."""
+
+    name: str
+    file: Path
+    plan: Plan
+    model: Model | None
+    standing: Standing | None = None
+
+
+def verify_run(
+    path: Path,
+    *,
+    only: tuple[str, ...] = (),
+    thresholds: dict[str, float] | None = None,
+    workers: int | None = None,
+    tell: Tell = _quiet,
+) -> Verification:
+    """Verify the rows of a run against themselves, its prompts and its journal. Takes no lock and changes nothing.
+
+    Raises UsageFault for an unknown dataset, RunError where there is no run or no row, StorageError for files that
+    cannot be read.
+    """
+    began = time.perf_counter()
+    folder = RunFolder(path)
+    settings = read_settings(folder)
+    if settings is None:
+        raise RunError(f"{path}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
+    recipe = Recipe.model_validate(settings.recipe)
+    names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
+    for name in only:
+        if name not in names:
+            raise UsageFault(f"no dataset {name!r}; there is {', '.join(names) or 'none'}")
+    chosen = only or tuple(name for name in names if name not in settings.left_out)
+    chosen = tuple(name for name in chosen if folder.dataset(name).rows.exists())
+    if not chosen:
+        raise RunError(f"{path}: there is no row to verify", "generate some first with `draftmill run`")
+    if not folder.tokenizer.is_dir():
+        raise StorageError(
+            f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run"
+        )
+    samples = {name: _sample(folder.dataset(name).rows) for name in chosen}
+    mixed = zip_longest(*(found for found, _ in samples.values()))
+    pairs = pairs_of(row for together in mixed for row in together if row)
+    jobs = [_of_run(folder, settings, recipe, name, samples[name], pairs) for name in chosen]
+    wholes = _examined(jobs, workers, tell)
+    for job, whole in zip(jobs, wholes, strict=True):
+        _with_run(job, whole, folder.dataset(job.name), settings)
+    limits = recipe.verify | (thresholds or {})
+    not_made = {"unfinished": "the run knows how each answer ended (finish-reason)"}
+    if pairs is None:
+        not_made["foreign-ids"] = _FEW
+    return _judged(str(path), jobs, wholes, limits, not_made, began)
+
+
+def verify_file(
+    path: Path,
+    *,
+    model: str | None = None,
+    trust_remote_code: bool = False,
+    thresholds: dict[str, float] | None = None,
+    workers: int | None = None,
+    tell: Tell = _quiet,
+) -> Verification:
+    """Verify a file of rows, whoever wrote it. ``model`` is a directory, a hub id or a ``.gguf`` file.
+
+    Raises SourceError for a file that holds no rows, RenderError for a model that cannot be loaded.
+    """
+    began = time.perf_counter()
+    spec = loaded = None
+    if model is not None:
+        spec = ModelSpec(model, "2026-01-01", {}, Custom(), trust_remote_code)
+        loaded = shared(spec)
+    sample, number = _sample(path)
+    if not number:
+        raise SourceError(f"{path}: holds no row")
+    known = (loaded.flags, loaded.tails, loaded.tokenizer.size) if loaded else ()
+    habits = replace(learn(sample, *known), pairs=pairs_of(sample))
+    job = _Job(
+        path.name,
+        path,
+        Plan(habits, spec, None, min(1.0, _TESTED / number), loaded.markers if loaded else None),
+        loaded,
+    )
+    wholes = _examined([job], workers, tell)
+    return _judged(str(path), [job], wholes, thresholds or {}, _not_made(wholes[0], habits, loaded), began)
+
+
+def _of_run(
+    folder: RunFolder,
+    settings: Settings,
+    recipe: Recipe,
+    name: str,
+    sampled: tuple[list[Row], int],
+    pairs: Pairs | None,
+) -> _Job:
+    dataset, files = recipe.dataset(name), folder.dataset(name)
+    spec = ModelSpec(
+        str(folder.tokenizer.resolve()),
+        settings.date,
+        recipe.template_of(dataset),
+        custom(recipe.markers),
+        recipe.trust_remote_code,
+    )
+    model = shared(spec)
+    unsealed = folder.dataset(name)
+    unsealed.prompts_seal = files.path / ".no-seal"  # whether it holds is a check of its own, and stops nothing
+    standing = load_standing(
+        unsealed,
+        samples=dataset.samples,
+        budget=dataset.budget,
+        counts=dataset.budget_counts,
+        vocab_size=settings.vocab_size,
+    )
+    counting = [
+        (key(position, turn), offset)
+        for position, offsets in standing.counting()
+        for turn, offset in enumerate(offsets or [-1])
+    ]
+    ledgered = Ledgered(
+        files.prompts,
+        files.journal,
+        np.array([k for k, _ in counting], np.int64),
+        np.array([offset for _, offset in counting], np.int64),
+        np.array(standing.prompt_offsets, np.int64),
+    )
+    flags = model.flags.copy()
+    for id in settings.stop_ids:
+        flags[id] |= STOP
+    sample, number = sampled
+    habits = learn(sample, flags, vocab_size=settings.vocab_size)
+    habits = replace(habits, tails=frozenset(), pairs=pairs)  # where answers begin, the journal knows
+    return _Job(
+        name,
+        files.rows,
+        Plan(habits, spec, ledgered, min(1.0, _TESTED / max(1, number)), model.markers),
+        model,
+        standing,
+    )
+
+
+def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings) -> None:
+    """The checks of one dataset as a whole."""
+    tally, standing, ledgered, model = whole.tally, job.standing, job.plan.ledgered, job.model
+    assert standing and ledgered and model
+    wholes_.against_ledger(whole, ledgered.keys)
+    wholes_.by_position(whole, ledgered.keys)
+    for check in ("prompts-changed", "tokenizer-changed", "length-by-position"):
+        tally.look(check)
+    if files.prompts_seal.exists():
+        sealed = files.prompts_seal.read_text(errors="replace").partition(" ")[0]
+        with files.prompts.open("rb") as file:
+            if sealed != hashlib.file_digest(file, "sha256").hexdigest():
+                tally.hit("prompts-changed", 0, remark=f"its SHA-256 is not that in {files.prompts_seal.name}")
+    digests = (model.tokenizer.digest(), model.template.digest())
+    if digests != (settings.tokenizer_sha256, settings.template_sha256):
+        tally.hit("tokenizer-changed", 0, remark="a digest is not that in run.yaml")
+    for line in standing.unknown_lines:
+        tally.hit("journal-line", line.line - 1, remark=line.reason)
+    tally.look("journal-line", standing.finishes.total() + len(standing.unknown_lines))
+    owed = standing.tally().owed
+    tally.look("owed", standing.tally().positions)
+    if owed:
+        tally.hit("owed", 0)
+        tally.found["owed"] = owed
+
+
+def _judged(
+    source: str,
+    jobs: list[_Job],
+    wholes: list[Whole],
+    thresholds: dict[str, float],
+    not_made: dict[str, str],
+    began: float,
+) -> Verification:
+    model = jobs[0].model
+    wholes_.repeated(wholes)
+    wholes_.drift(wholes, model.scripts if model else None, SCRIPTS)
+    for whole in wholes:
+        whole.tally.look("length-drift")
+        whole.tally.look("language-drift")
+    longest = max(len(whole.counts) for whole in wholes)
+    counts = sum(np.pad(whole.counts, (0, longest - len(whole.counts))) for whole in wholes)
+    assert not isinstance(counts, int)
+    forced = sorted({*model.markers.roles, *model.markers.stop_ids}) if model else []
+    if model:
+        wholes[0].tally.look("marker-coverage", len(forced) - wholes[0].tally.looked.get("marker-coverage", 0))
+        for id in wholes_.left_out(counts, forced):
+            wholes[0].tally.hit("marker-coverage", 0, [id], remark=str(id))
+        for whole in wholes[1:]:
+            whole.tally.look("marker-coverage", 0)
+    lanes: dict[str, list[int]] = {}
+    for whole in wholes:
+        for lane, (number, cut) in whole.lanes.items():
+            before = lanes.setdefault(lane, [0, 0])
+            lanes[lane] = [before[0] + number, before[1] + cut]
+    made = results(
+        wholes,
+        {job.name: job.file for job in jobs},
+        thresholds,
+        not_made,
+        {job.name: job.model for job in jobs},
+    )
+    return Verification(
+        draftmill=__version__,
+        source=source,
+        rows={whole.name: whole.tally.rows for whole in wholes},
+        tokens=sum(whole.tokens for whole in wholes),
+        supervised=int(counts.sum()),
+        seconds=round(time.perf_counter() - began, 3),
+        passed=not any(result.above for result in made),
+        checks=made,
+        not_made=not_made,
+        coverage={str(size): round(share, 6) for size, share in wholes_.coverage(counts, forced).items()},
+        lanes=lanes,
+        markers=len(forced),
+    )
+
+
+_FEW = "needs 200 rows or more"
+_OF_STOPS = ("inner-end", "unfinished", "stop-masked", "truncated", "finish-reason", "empty")
+_OF_TAILS = ("mask-early", "mask-late", "no-boundary")
+
+
+def _not_made(whole: Whole, habits: Habits, model: Model | None) -> dict[str, str]:
+    """The checks that a file of rows does not allow, and why."""
+    reasons = {}
+    for check in CHECKS.values():
+        if check.needs is Needs.RUN:
+            reasons[check.name] = "needs the prompts and the journal of a run"
+        elif check.needs is Needs.MODEL and model is None:
+            reasons[check.name] = "needs the model's tokenizer: --model"
+    if model is None:
+        reasons["vocabulary"] = "needs the model's tokenizer: --model"
+        if whole.tally.found.get("vocabulary"):
+            del reasons["vocabulary"]  # ids below 0 are none of any model
+    if model is not None and habits.pairs is None:
+        reasons["foreign-ids"] = _FEW
+    reasons["language-drift"] = reasons["length-drift"] = "needs several datasets of a run"
+    if not whole.tally.looked.get("finish-reason"):
+        reasons["finish-reason"] = "no row says how its answer ended (`finish_reason`)"
+    elif "unfinished" not in whole.tally.looked:
+        reasons["unfinished"] = "rows say themselves how they ended (finish-reason)"
+    if "row-counts" not in whole.tally.looked:
+        reasons["row-counts"] = "no row has counts (`prompt_tokens`, `completion_tokens`)"
+    if not (habits.flags & STOP).any():
+        reasons |= dict.fromkeys(_OF_STOPS, "no id ends most rows, and no --model says which does")
+    if not habits.tails:
+        reasons |= dict.fromkeys(_OF_TAILS, "no ids stand before most answers, and no --model says which should")
+    return reasons
+
+
+def _sample(file: Path) -> tuple[list[Row], int]:
+    """Rows from several places of a file, and about how many it has."""
+    packed = file.name.lower().endswith((".gz", ".zst"))
+    there = list(islice(parts(file), 1)) if packed else list(parts(file))
+    chosen = there[:: max(1, len(there) // _PLACES)][:_PLACES]
+    found, number = [], 0
+    for part in chosen:
+        of_part = list(islice(rows(part), _SAMPLE)) if len(chosen) == 1 else list(rows(part))
+        number += len(of_part)
+        found += of_part[: _SAMPLE // len(chosen)]
+    if packed:  # how much there is shows only at its end; about ten to one is usual
+        number = max(number, number * file.stat().st_size * 10 // PART_BYTES)
+    else:
+        number = number * len(there) // max(1, len(chosen))
+    return found, number
+
+
+def _examined(jobs: list[_Job], workers: int | None, tell: Tell) -> list[Whole]:
+    """Every part of every dataset, the results in their order, no more than a few parts ahead."""
+    wholes = {job.name: Whole(job.name) for job in jobs}
+    at_once = workers or len(os.sched_getaffinity(0))
+    size = sum(job.file.stat().st_size for job in jobs)
+    tasks = ((job.name, part) for job in jobs for part in parts(job.file))
+    plans = {job.name: job.plan for job in jobs}
+    total = tokens = 0
+    for name, found in (
+        _serial(plans, tasks, jobs) if at_once == 1 or size < _WORTH else _parallel(plans, tasks, at_once)
+    ):
+        wholes[name].add(found)
+        total, tokens = total + found.tally.rows, tokens + found.tokens
+        tell(total, tokens)
+    return [wholes[job.name] for job in jobs]
+
+
+def _serial(plans: dict[str, Plan], tasks: Iterator[tuple[str, Part]], jobs: list[_Job]) -> Iterator[tuple[str, Found]]:
+    examiners = {job.name: Examiner(plans[job.name], job.model) for job in jobs}
+    for name, part in tasks:
+        yield name, examiners[name].examine(part)
+
+
+def _parallel(plans: dict[str, Plan], tasks: Iterator[tuple[str, Part]], at_once: int) -> Iterator[tuple[str, Found]]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(at_once, mp_context=context, initializer=_begin, initargs=(plans,)) as pool:
+        waiting: deque[tuple[str, Future[Found]]] = deque()
+        try:
+            for name, part in tasks:
+                waiting.append((name, pool.submit(_examine, name, part)))
+                if len(waiting) > 2 * at_once:
+                    name, future = waiting.popleft()
+                    yield name, future.result()
+            while waiting:
+                name, future = waiting.popleft()
+                yield name, future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_examiners: dict[str, Any] = {}  # of a worker process, by dataset
+
+
+def _begin(plans: dict[str, Plan]) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the parts are what runs side by side
+    for name, plan in plans.items():
+        _examiners[name] = Examiner(plan, shared(plan.spec, plan.markers) if plan.spec else None)
+
+
+def _examine(name: str, part: Part) -> Found:
+    found: Found = _examiners[name].examine(part)
+    return found

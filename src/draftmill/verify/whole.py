@@ -1,0 +1,171 @@
+"""Checks of a whole file, or of all files of a run: what no single row shows."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from draftmill.verify.examine import Found
+from draftmill.verify.journaled import Places
+from draftmill.verify.tally import Tally
+
+SIZES = (8_000, 16_000, 32_000, 64_000)  # draft vocabularies that people train
+_USUAL_SIZE = 32_000
+_STRICT = 5.0  # deviations of a rank correlation that chance does not give
+_MANY = 30  # rows that tell of a correlation, or of a distribution
+_FACTOR = 3.0  # between medians that are told
+_SCRIPT = 0.2  # of the ids in other scripts that is told
+
+
+@dataclass
+class Whole:
+    """All parts of one dataset, in their order."""
+
+    name: str
+    tally: Tally = field(default_factory=Tally)
+    tokens: int = 0
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    lanes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    columns: list[tuple[npt.NDArray[np.generic], ...]] = field(default_factory=list)
+    pairs: list[tuple[int, int, list[int]]] = field(default_factory=list)
+
+    def add(self, found: Found) -> None:
+        """Take in the next part."""
+        self.pairs += [(row + self.tally.rows, hash, ids) for row, hash, ids in found.pairs]
+        self.tally.add(found.tally)
+        self.tokens += found.tokens
+        longer, shorter = sorted((self.counts, found.counts), key=len, reverse=True)
+        self.counts = longer.copy()
+        self.counts[: len(shorter)] += shorter
+        for lane, (rows, cut) in found.lanes.items():
+            before = self.lanes.get(lane, (0, 0))
+            self.lanes[lane] = (before[0] + rows, before[1] + cut)
+        self.columns.append((found.hashes, found.answers, found.prompts, found.lengths, found.places, found.journaled))
+
+    def column(self, number: int) -> npt.NDArray[np.generic]:
+        """0 the hash of a row, 1 of its answer, 2 of its prompt, 3 the answer's length, 4 its place, 5 the hash of the
+        journaled answer."""
+        return np.concatenate([columns[number] for columns in self.columns] or [np.zeros(0, np.int64)])
+
+
+def repeated(wholes: list[Whole]) -> None:
+    """Rows that are the same, and long answers that stand behind several prompts, over all datasets."""
+    if not wholes:
+        return
+    owner = np.repeat(np.arange(len(wholes)), [whole.tally.rows for whole in wholes])
+    first = np.cumsum([0, *(whole.tally.rows for whole in wholes)])
+    rows, answers, prompts = (np.concatenate([whole.column(n) for whole in wholes]) for n in range(3))
+    for at in _later(rows):
+        whole = wholes[owner[at]]
+        whole.tally.hit("duplicate", int(at - first[owner[at]]))
+    # of equal rows only the first tells of an answer behind another prompt
+    firsts = np.unique(rows, return_index=True)[1]
+    firsts.sort()
+    for at in firsts[_later(answers[firsts])]:
+        whole = wholes[owner[at]]
+        if len(set(prompts[(answers == answers[at])].tolist())) > 1:
+            whole.tally.hit("answer-repeated", int(at - first[owner[at]]))
+
+
+def _later(hashes: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+    """The places of hashes that stood before; 0 is none."""
+    _, first = np.unique(hashes, return_index=True)
+    later = np.ones(len(hashes), bool)
+    later[first] = False
+    return np.flatnonzero(later & (hashes != 0))
+
+
+def against_ledger(whole: Whole, keys: Places) -> None:
+    """Every row that counts stands once, in the order of positions, with the answer of its own prompt."""
+    tally, places = whole.tally, whole.column(4).astype(np.int64)
+    known = np.flatnonzero(places >= 0)
+    for at in known[_later(places[known] + 1)]:
+        tally.hit("row-twice", int(at))
+    missing = np.setdiff1d(np.arange(len(keys)), places[known])
+    for place in missing.tolist():
+        tally.hit(
+            "row-missing", 0, remark=f"position {int(keys[place]) >> 20}, turn {int(keys[place]) & (1 << 20) - 1}"
+        )
+    tally.look("row-missing", len(keys))
+    once = known[np.unique(places[known], return_index=True)[1]]
+    once.sort()
+    for at, after in pairwise(once.tolist()):
+        if places[after] < places[at]:
+            tally.hit("row-order", after)
+    own = set(whole.column(5).tolist())
+    for row, hash, ids in whole.pairs:
+        tally.hit("swapped-answer" if hash in own else "row-answer", row, ids)
+
+
+def by_position(whole: Whole, keys: Places) -> None:
+    """A rank correlation of length and position (Spearman's), which chance does not give."""
+    places, lengths = whole.column(4).astype(np.int64), whole.column(3).astype(np.int64)
+    known = (places >= 0) & (lengths > 0)
+    if known.sum() < _MANY:
+        return
+    a, b = _ranks(keys[places[known]]), _ranks(lengths[known])
+    if a.std() and b.std():
+        rho = float(np.corrcoef(a, b)[0, 1])
+        if abs(rho) * np.sqrt(len(a) - 1) > _STRICT:
+            how = "longer" if rho > 0 else "shorter"
+            whole.tally.hit(
+                "length-by-position", 0, remark=f"{whole.name}: {how} along the order, rank correlation {rho:.2f}"
+            )
+
+
+def _ranks(values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+    """The rank of each value, the mean of their ranks for equal ones."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: npt.NDArray[np.float64] = ((last - counts + last - 1) / 2)[inverse]
+    return ranks
+
+
+def drift(wholes: list[Whole], scripts: npt.NDArray[np.uint8] | None, names: tuple[str, ...]) -> None:
+    """Datasets whose answers are much longer or shorter than those of the others, or written in another script."""
+    told = [whole for whole in wholes if whole.tally.rows >= _MANY]
+    for whole in told if len(told) > 1 else []:
+        others = [other for other in told if other is not whole]
+        own = float(np.median(whole.column(3).astype(np.int64)))
+        rest = float(np.median(np.concatenate([other.column(3).astype(np.int64) for other in others])))
+        if own > _FACTOR * rest or rest > _FACTOR * own:
+            whole.tally.hit("length-drift", 0, remark=f"{whole.name}: median {own:,.0f} tokens, the others {rest:,.0f}")
+        if scripts is None:
+            continue
+        mine, theirs = _scripts([whole], scripts), _scripts(others, scripts)
+        apart = np.abs(mine - theirs).sum() / 2
+        if apart > _SCRIPT:
+            most = int((mine - theirs).argmax())
+            remark = f"{whole.name}: {mine[most]:.0%} {names[most]}, the others {theirs[most]:.0%}"
+            whole.tally.hit("language-drift", 0, remark=remark)
+
+
+def _scripts(wholes: list[Whole], scripts: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """The share of each script in the supervised ids, those of no script left out."""
+    total = np.zeros(8, np.float64)
+    for whole in wholes:
+        size = min(len(whole.counts), len(scripts))
+        total += np.bincount(scripts[:size], weights=whole.counts[:size], minlength=8)
+    total[0] = 0
+    shares: npt.NDArray[np.float64] = total / max(total.sum(), 1)
+    return shares
+
+
+def coverage(counts: npt.NDArray[np.int64], forced: list[int]) -> dict[int, float]:
+    """The share of supervised ids that a draft vocabulary of each size holds: the ``forced`` ids and the most frequent
+    others."""
+    kept = [id for id in forced if id < len(counts)]
+    rest = np.delete(counts, kept)
+    rest[::-1].sort()
+    total, inside = int(counts.sum()), int(counts[kept].sum())
+    return {size: (inside + int(rest[: max(0, size - len(forced))].sum())) / total if total else 0.0 for size in SIZES}
+
+
+def left_out(counts: npt.NDArray[np.int64], ids: list[int]) -> list[int]:
+    """Those of the ids that are not among the most frequent of a usual draft vocabulary."""
+    if len(counts) <= _USUAL_SIZE:
+        return []
+    order = np.sort(counts)[::-1]
+    least = max(1, int(order[_USUAL_SIZE - 1]))
+    return [id for id in ids if id >= len(counts) or counts[id] < least]
