@@ -219,7 +219,7 @@ class Contract:
 
     def test_scores_agree_with_a_greedy_answer(self, server: Server) -> None:
         async def use(engine: Engine) -> None:
-            answer = (await engine.generate(ask(limit=6))).output_ids
+            answer = list((await engine.generate(ask(limit=6))).output_ids)
             scores = await engine.score(PROMPT + answer, len(PROMPT))
             assert len(scores) == len(answer)
             assert all(-20 < score <= 0 for score in scores)
@@ -293,7 +293,7 @@ class Contract:
                 call.cancel()
                 return
             reply = await asyncio.wait_for(call, 30)
-            begun = reply.output_ids
+            begun = list(reply.output_ids)
             assert (reply.finish, check_reply(request, reply, VOCAB)) == (Finish.ABORT, None)
             assert 0 < len(begun) == reply.completion_tokens < 400
             rest = ask(story + begun, limit=8)
