@@ -170,11 +170,11 @@ def _dataset(d: DatasetFigures) -> list[str | Text]:
 
 
 def _engine(e: EngineFigures) -> list[str | Text]:
-    bad = e.state != "open"
+    bad = e.state not in ("open", "")
     retracted = "–" if e.retracted is None else count(e.retracted)
     return [
         e.name,
-        Text(e.state, style="red" if bad else "green"),
+        Text(e.state or "–", style="red" if bad else "green"),
         "–" if e.running is None else count(e.running),
         "–"
         if e.queued is None

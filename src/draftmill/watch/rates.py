@@ -42,7 +42,10 @@ def rates(name: str, loads: Loads, marks: Marks, now: float, generated: int) -> 
         last, done = own[-1]
         start = _rate((last - loads.first[0], _less(done, begun)))
     seconds = loads.seconds + (own[-1][0] - loads.first[0] if own and loads.first else 0.0)
-    return Rates(short, long, start, generated / seconds if seconds >= _WARM else None)
+    run = generated / seconds if generated and seconds >= _WARM else None
+    if start is None and not loads.seconds:  # the only start, whose answers came after its last count
+        start = run
+    return Rates(short, long, start, run)
 
 
 def lately(name: str, loads: Loads, marks: Marks, now: float) -> Done | None:
@@ -50,6 +53,11 @@ def lately(name: str, loads: Loads, marks: Marks, now: float) -> Done | None:
     own = deque((t, done[name]) for t, done in loads.marks if name in done)
     found = _window(own, LONG) if own and now - own[-1][0] < LONG else marks.over(LONG)
     return found[1] if found else None
+
+
+def over(each: Rates) -> Rates:
+    """Those of a run that is not on: what it did in the last minutes is not what it does now."""
+    return Rates(start=each.start, run=each.run)
 
 
 def together(each: list[Rates]) -> Rates:
@@ -71,8 +79,13 @@ def _window(seen: "deque[tuple[float, Done]]", seconds: float) -> tuple[float, D
 
 def _less(now: Done, then: Done) -> Done:
     tokens = now.tokens + now.growing - then.tokens - then.growing
-    return Done(now.answers - then.answers, now.failed - then.failed, max(0, tokens))
+    growing = max(now.growing, then.growing)
+    return Done(now.answers - then.answers, now.failed - then.failed, max(0, tokens), growing)
 
 
 def _rate(window: tuple[float, Done] | None, least: float = _WARM) -> float | None:
-    return window[1].tokens / window[0] if window and window[0] >= least else None
+    """None also where nothing ended and no beginning was told of: tokens may come with whole answers only."""
+    if window is None or window[0] < least:
+        return None
+    done = window[1]
+    return done.tokens / window[0] if done.tokens or done.answers or done.growing else None
