@@ -343,6 +343,13 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "50% of B1's are cut by the limit of 10,240 tokens of lane short",
         "raise lanes.short.max_new_tokens in another run",
     ),
+    "some other folder": (
+        run(phase=Phase.FILES, datasets=[]),
+        Verdict.ENDED,
+        Level.INFO,
+        "no run of this version, and no dataset",
+        "",
+    ),
     "adopted in part": (
         run(phase=Phase.NEW),
         Verdict.STARTING,

@@ -127,3 +127,7 @@ def test_no_rate_where_tokens_come_with_whole_answers_only(tmp_path: Path) -> No
     assert rates("e", loads, Marks(), NOW + 20, 0).start == 0.0
     found = rates("d", loads, Marks(), NOW + 20, 780)
     assert found.start == found.run == 39.0, "one start: its answers came after its last count"
+    append(path, done(NOW + 40, d=(1, 0, 400, 0)))
+    loads.refresh()
+    found = rates("d", loads, Marks(), NOW + 40, 9000)
+    assert found.start == found.run == 10.0, "what was adopted was not generated here"

@@ -58,6 +58,10 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
         case Phase.FILES:
             message = f"no run of this version: {many(run.total.answers, 'answer')} were found in its files"
+            if not run.datasets:
+                message = (
+                    "no run of this version, and no dataset: nothing here has prompts.jsonl or raw_responses.jsonl"
+                )
             yield Finding(Verdict.ENDED, Level.INFO, "run", message)
         case _:
             pass

@@ -201,7 +201,7 @@ class Loads:
         self.first: tuple[float, dict[str, Done]] | None = None  # of the last start
         self.last = 0.0
         self.seconds = 0.0  # of all earlier starts together
-        self._earlier: dict[str, int] = {}  # tokens of earlier starts
+        self.earlier: dict[str, int] = {}  # tokens of earlier starts
         self._now: dict[str, Done] = {}
         self._round: dict[str, _Line] = {}
         self.unread: list[Unread] = []
@@ -245,7 +245,7 @@ class Loads:
 
     def _next_start(self, time: float, done: dict[str, Done]) -> None:
         for name, before in self._now.items():
-            self._earlier[name] = self._earlier.get(name, 0) + before.tokens
+            self.earlier[name] = self.earlier.get(name, 0) + before.tokens
         if self.first:
             self.seconds += self.marks[-1][0] - self.first[0]
         self.first = (time, done)
@@ -263,7 +263,7 @@ class Loads:
         self.timeline.add(
             Point(
                 time=lines[0].time,
-                tokens={n: self._earlier.get(n, 0) + d.tokens + d.growing for n, d in self._now.items()},
+                tokens={n: self.earlier.get(n, 0) + d.tokens + d.growing for n, d in self._now.items()},
                 running=sum(s.running for s in loads),
                 queued=sum(s.queued for s in loads),
                 in_flight=sum(line.in_flight or 0 for line in lines),

@@ -36,16 +36,13 @@ def rates(name: str, loads: Loads, marks: Marks, now: float, generated: int) -> 
     fresh = bool(own) and now - own[-1][0] < LONG
     short = _rate(marks.over(SHORT), SHORT / 2) or (_rate(_window(own, SHORT)) if fresh else None)
     long = (_rate(_window(own, LONG)) if fresh else None) or _rate(marks.over(LONG))
-    start = None
+    since, done = 0.0, Done()  # this start's seconds, and what it did in them
     if loads.first and own:
-        begun = loads.first[1].get(name, Done())
-        last, done = own[-1]
-        start = _rate((last - loads.first[0], _less(done, begun)))
-    seconds = loads.seconds + (own[-1][0] - loads.first[0] if own and loads.first else 0.0)
-    run = generated / seconds if generated and seconds >= _WARM else None
-    if start is None and not loads.seconds:  # the only start, whose answers came after its last count
-        start = run
-    return Rates(short, long, start, run)
+        since, done = own[-1][0] - loads.first[0], _less(own[-1][1], loads.first[1].get(name, Done()))
+    start, seconds = _rate((since, done)), loads.seconds + since
+    tokens = loads.earlier.get(name, 0) + done.tokens or generated  # where all answers came after the last count
+    run = tokens / seconds if tokens and seconds >= _WARM else None
+    return Rates(short, long, run if start is None and not loads.seconds else start, run)
 
 
 def lately(name: str, loads: Loads, marks: Marks, now: float) -> Done | None:

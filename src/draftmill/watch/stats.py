@@ -157,7 +157,7 @@ class RunWatch:
         phase = self._phase(now, held, self._settled(datasets))
         engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs)
         if phase not in (Phase.RUNNING, Phase.PAUSED, Phase.FILES):
-            engines = [servers.past(e) for e in engines]
+            engines = [servers.past(e) if e.source == "run" else e for e in engines]
             datasets = [msgspec.structs.replace(d, rates=over(d.rates)) for d in datasets]
         rates_now = [e.rate for e in engines if e.rate is not None and now - (e.time or 0) < _SILENT]
         total = together([(d, self.datasets[d.name]) for d in datasets])
