@@ -299,7 +299,7 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         Verdict.ENDED,
         Level.WARN,
         "but of B1, 500 rows should be written, and tokenized_data.jsonl is not there",
-        "make sure that its disk has room, then run the same `draftmill run` command again",
+        "run the same `draftmill run` command again: it writes them from the journal, if the disk has room",
     ),
     "done, and the rows are those of another budget": (
         run(phase=Phase.ENDED, data=dataset(owed=0, written=40)),

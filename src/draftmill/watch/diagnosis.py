@@ -97,7 +97,7 @@ def _amiss(run: RunFigures, d: DatasetFigures) -> Iterator[tuple[str, str]]:
         yield f"{which} {run.max_error_share:.1%}", advice
     if d.written != d.rows and not run.held:
         holds = "is not there as it was built" if d.written is None else f"has {count(d.written)}"
-        advice = f"make sure that its disk has room, then {again}: it writes them from the journal"
+        advice = f"{again}: it writes them from the journal, if the disk has room for them"
         yield f"of {d.name}, {many(d.rows, 'row')} should be written, and tokenized_data.jsonl {holds}", advice
     unread = sum(u.lines for u in d.unread) + d.older_shape
     if unread or d.strays:
