@@ -182,6 +182,9 @@ seed: x
         (ONE + "lanes: [short]\n", ":4: lanes: should be a mapping of keys to values"),
         (ONE + "lanes: {int: {max_new_tokens: x}, short: }\n", ":4: lanes.int.max_new_tokens: 'x' is not a count"),
         (ONE + "trust_remote_code: maybe\n", ":4: trust_remote_code: 'maybe' should be true or false"),
+        (ONE + "seed: yes\n", ":4: seed: True is no number"),
+        (ONE.replace("source: x", "source: x, n: on"), ":3: datasets[0].n: True is no number"),
+        (ONE.replace("source: x", 'source: "a\\0b"'), ":3: datasets[0].source: 'a\\x00b' is no name of a file"),
         (ONE + "max_error_share: 5%\n", ":4: max_error_share: '5%' should be a number"),
         (
             ONE.replace("source: x", "source: x, long_prompts: {over: 4k, lane: logn}"),

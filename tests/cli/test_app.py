@@ -1,11 +1,12 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from draftmill import __version__
-from tests.cli.command import draftmill, environment
+from tests.cli.command import draftmill, environment, in_process
 
 VERBS = ("quickstart", "init", "prepare", "run", "control", "drift", "export")
 HEAVY = {
@@ -52,3 +53,10 @@ def test_a_usage_fault_exits_2(args: tuple[str, ...]) -> None:
 
 def test_the_version() -> None:
     assert draftmill("--version").stdout == f"draftmill {__version__}\n"
+
+
+def test_a_folder_without_a_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = in_process("prepare", "recipe.yaml", "--out", "")
+    assert done.returncode == 2 and "is empty" in done.stderr
+    assert list(tmp_path.iterdir()) == []

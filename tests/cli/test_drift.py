@@ -204,7 +204,7 @@ def test_the_variables_of_the_template_decide(tmp_path: Path) -> None:
         (["--model", "MODEL", "--template", "thinking"], 2, "is not of the form name=value"),
         (["--model", "MODEL", "--template", "tools=1"], 2, "tools cannot be set here"),
         (["--model", "MODEL", "--template", "enable=1"], 1, "the chat template reads no such variable"),
-        (["--model", "MODEL", "--format", "sharegp"], 1, "did you mean sharegpt?"),
+        (["--model", "MODEL", "--format", "sharegp"], 2, "did you mean sharegpt?"),
         (["--model", "no/such/model"], 1, "no such tokenizer directory"),
         (["--model", "MODEL"], 1, "there is no answer of which it could be said"),
     ],

@@ -47,6 +47,17 @@ def test_rows_are_built_again_only_where_something_changed(tmp_path: Path) -> No
     assert refresh_rows(folder, load_standing(folder, budget=3)) == 2 and folder.rows.exists()
 
 
+@pytest.mark.parametrize("damaged", ["rows", "journal"])
+def test_rows_that_are_no_longer_those_of_the_journal_are_built_again(tmp_path: Path, damaged: str) -> None:
+    folder = files(tmp_path, {0: [8, 2], 1: [9, 2]})
+    refresh_rows(folder, load_standing(folder))
+    file = folder.rows if damaged == "rows" else folder.journal
+    file.write_bytes(file.read_bytes().replace(b"9,2]", b"7,2]"))  # as long as before
+    refresh_rows(folder, load_standing(folder))
+    found = [json.loads(line)["input_ids"][2:] for line in folder.rows.read_text().splitlines()]
+    assert found == [[8, 2], [9, 2] if damaged == "rows" else [7, 2]]
+
+
 def test_a_completion_of_another_prompt_is_refused(tmp_path: Path) -> None:
     folder = files(tmp_path, {0: [8, 2]})
     standing = load_standing(folder)

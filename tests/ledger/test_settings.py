@@ -110,7 +110,7 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
 def test_what_changed_harmlessly_is_named() -> None:
     old = settings_of(recipe(), date="2026-01-01", files={}, digests=("t", "c"), vocab_size=9, stop_ids=(2,))
     new = merged(old, recipe(datasets=dataset(budget="1k")))
-    assert harmless(old, new) == ["datasets.a.budget: None → 1000"]
+    assert harmless(old, new) == ["datasets.a.budget: none → 1000"]
     assert harmless(old, old) == []
     moved = merged(old, recipe(engines=["http://127.0.0.1:2", "embedded"]))
     expected = ["with engines.1", "with engines.http://127.0.0.1:2", "without engines.http://127.0.0.1:1"]

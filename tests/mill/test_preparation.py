@@ -191,6 +191,8 @@ def test_columns_choose_rows(tmp_path: Path, model: Path) -> None:
     assert bench.prepare("d", where={"lang": None}).positions == 3
     with pytest.raises(SourceError, match="none of its 28 rows is left as a prompt: 28 dropped as filtered"):
         bench.prepare("e", where={"lang": "it"})
+    with pytest.raises(SourceError, match="none of its 28 rows is left as a prompt: 28 dropped as too long"):
+        bench.prepare("g", max_prompt_tokens=1)
     with pytest.raises(SourceError, match="none of its first 28 rows has a column 'lnag'") as caught:
         bench.prepare("f", where={"lnag": "it"})
     assert "did you mean lang?" in caught.value.advice

@@ -29,6 +29,10 @@ class Clean(NamedTuple):
     alone: Verification
 
 
+# which answers of so small a run a limit cuts is chance, and whatever changes rows moves their share
+CHANCE = {"truncated"}
+
+
 @pytest.fixture(scope="session")
 def clean(embedded_server: EmbeddedServer, tokenizer_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Clean:
     """Some 60 answers of up to 40 tokens in two datasets; the last ones do not count."""
@@ -72,10 +76,10 @@ def test_a_fault_is_found_by_the_check_that_is_named_for_it(
         pytest.skip("so small a run says little of what is usual: test_texts has it")
     run = corrupted(clean.run, tmp_path / "run", corruption, clean.tokenizer)
     found = fired(verify_run(run, workers=1), clean.verified, FEW)
-    assert (corruption.fires - found, found - corruption.fires - corruption.also) == (set(), set())
+    assert (corruption.fires - found, found - corruption.fires - corruption.also - CHANCE) == (set(), set())
     rows = bare(run, tmp_path / "rows.jsonl")
     found = fired(verify_file(rows, model=str(tokenizer_folder), workers=1), clean.alone, FEW)
-    assert (corruption.bare - found, found - corruption.bare - corruption.also) == (set(), set())
+    assert (corruption.bare - found, found - corruption.bare - corruption.also - CHANCE) == (set(), set())
 
 
 def test_there_are_enough_of_them() -> None:

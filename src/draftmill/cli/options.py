@@ -9,7 +9,18 @@ if TYPE_CHECKING:
     from draftmill.recipe import Overrides
 
 RecipePath = Annotated[Path, typer.Argument(help="The recipe, a YAML file (`draftmill init` writes one).")]
-Out = Annotated[Path | None, typer.Option(help="The run's folder; runs/<recipe's name> unless given.")]
+
+
+def _folder(name: str) -> Path:
+    if not name.strip():
+        raise typer.BadParameter("is empty: name the run's folder, or leave it out")
+    return Path(name)
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option(parser=_folder, metavar="PATH", help="The run's folder; runs/<recipe's name> unless given."),
+]
 Only = Annotated[list[str] | None, typer.Option(help="Only this dataset; may be given several times.")]
 Samples = Annotated[str | None, typer.Option(help="At most so many prompts a dataset, e.g. 10k.")]
 Budget = Annotated[str | None, typer.Option(help="Token budget a dataset, e.g. 10M or 250k.")]

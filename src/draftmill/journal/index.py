@@ -236,6 +236,16 @@ def _changed(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_mtime_ns
 
 
+def digest_of(path: Path) -> str:
+    """A digest of a file that costs little however large it is: of all of a small one, of blocks all over a large one;
+    "" where there is none."""
+    try:
+        with path.open("rb") as file:
+            return _digest(file, os.fstat(file.fileno()).st_size).hex()
+    except FileNotFoundError:
+        return ""
+
+
 def _digest(file: IO[bytes], size: int, changed: int = 0) -> bytes:
     """What the first ``size`` bytes of a file hold, its length included: of a large one, blocks all over it."""
     hash = hashlib.blake2b(b"%d %d" % (size, changed), digest_size=32)

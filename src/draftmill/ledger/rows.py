@@ -13,6 +13,7 @@ from draftmill.errors import StorageError
 from draftmill.ids import encode
 from draftmill.journal.files import replacing
 from draftmill.journal.folder import DatasetFolder
+from draftmill.journal.index import digest_of
 from draftmill.journal.prompts import PromptHead, read_heads
 from draftmill.journal.reader import completion_at
 from draftmill.ledger.standing import Standing
@@ -94,6 +95,8 @@ class _Stamp(msgspec.Struct, frozen=True):
     cut: int
     rows: int
     rows_bytes: int
+    journal_digest: str = ""  # so that the rows are those of the journal, and are whole themselves
+    rows_digest: str = ""
 
 
 def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
@@ -104,6 +107,8 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
         cut=standing.cut(),
         rows=sum(len(offsets) or 1 for _, offsets in standing.counting()),
         rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
+        journal_digest=digest_of(folder.journal),
+        rows_digest=digest_of(folder.rows),
     )
     if _read_stamp(folder) == stamp:
         return stamp.rows
@@ -111,7 +116,7 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
     with replacing(folder.rows) as temporary, temporary.open("wb") as file:
         for each in rows(folder, standing):
             file.write(encode(each) + b"\n")
-    stamp = msgspec.structs.replace(stamp, rows_bytes=folder.rows.stat().st_size)
+    stamp = msgspec.structs.replace(stamp, rows_bytes=folder.rows.stat().st_size, rows_digest=digest_of(folder.rows))
     with replacing(folder.rows_stamp) as temporary:
         temporary.write_bytes(encode(stamp) + b"\n")
     return stamp.rows

@@ -117,9 +117,13 @@ def harmless(old: Settings, new: Settings) -> list[str]:
     for name in before.keys() & after.keys():
         one, other = _leaves(before[name], name), _leaves(after[name], name)
         paths = [path for path in one | other if one.get(path) != other.get(path)]
-        changed += [f"{path}: {one.get(path)!r} → {other.get(path)!r}" for path in paths]
+        changed += [f"{path}: {_said(one.get(path))} → {_said(other.get(path))}" for path in paths]
     shown = sorted(changed)[:_SHOWN]
     return shown + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
+
+
+def _said(value: object) -> str:
+    return "none" if value is None else repr(value)
 
 
 def _parts(recipe: dict[str, Any]) -> dict[str, Any]:

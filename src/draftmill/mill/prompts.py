@@ -178,7 +178,7 @@ class Preparation:
                 f"get the whole file; or write `incomplete: accept` for {name} to make do with the rows that are there",
             )
         if not self._ids:
-            raise SourceError(f"dataset {name}: none of its {self._read} rows is left as a prompt: {self._why_none()}")
+            raise self._none_left(self._dropped)
 
     def _take(self, chunk: Chunk, spool: Path) -> None:
         """Count a chunk, whose lines stand next in the spool, and decide of its rows once there are enough of them."""
@@ -234,13 +234,14 @@ class Preparation:
         occurrences = range(earlier, earlier + self._dataset.n)
         return b"".join(bytes.fromhex(conversation_id(self._dataset.name, content, each)) for each in occurrences)
 
-    def _why_none(self) -> str:
-        parts = [f"{rows} dropped as {why}" for why, rows in self._dropped.items()]
+    def _none_left(self, dropped: "Counter[str]") -> SourceError:
+        parts = [f"{rows} dropped as {why}" for why, rows in dropped.items()]
         if self._unread:
             parts.append(
                 f"{len(self._unread)} cannot be read, the first: {self._unread[0].where}: {self._unread[0].reason}"
             )
-        return "; ".join(parts) or "there are none"
+        why = "; ".join(parts) or "there are none"
+        return SourceError(f"dataset {self._dataset.name}: none of its {self._read} rows is left as a prompt: {why}")
 
     # the second pass
 
@@ -264,6 +265,8 @@ class Preparation:
                 figures.add(done.figures)
                 self._progress(self._read, positions)
             head.ends()
+            if not positions:
+                raise self._none_left(self._dropped + lengths)
             available = len(self._ranks)
             dropped = Counter({UNREAD: len(self._unread), **self._dropped})
             dropped = Counter({why: rows * dataset.n for why, rows in dropped.items()})

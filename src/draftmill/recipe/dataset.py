@@ -70,6 +70,12 @@ def _template(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
+def _no_nul(source: str) -> str:
+    if not source or "\0" in source:
+        raise ValueError("is no name of a file or dataset")
+    return source
+
+
 def _own_sampling(values: dict[str, Any]) -> dict[str, Any]:
     Sampling.model_validate(values)
     return values
@@ -97,7 +103,7 @@ class Dataset(Part):
     """
 
     name: Annotated[str, AfterValidator(_file_safe)]
-    source: str
+    source: Annotated[str, AfterValidator(_no_nul)]
     format: Annotated[str, AfterValidator(_format)] = "auto"
     column: str | None = None
     subset: str | None = None

@@ -1,6 +1,8 @@
 """What every part of a recipe is: frozen, without unknown keys."""
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+
+_NUMBERS = (int, float, int | None, float | None)  # YAML reads `yes` and `on` as true, which Python counts as 1
 
 
 class Part(BaseModel):
@@ -15,3 +17,10 @@ class Part(BaseModel):
         if not isinstance(data, dict):
             return data
         return {k: v for k, v in data.items() if v is not None or k not in cls.model_fields}
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in _NUMBERS:
+            raise ValueError("is no number (YAML reads yes and on as true)")
+        return value
