@@ -124,8 +124,8 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
 
 def written(folder: DatasetFolder) -> int | None:
     """How many rows ``tokenized_data.jsonl`` holds; None where it is not there, or not as it was built."""
-    stamp = _read_stamp(folder)
     try:
+        stamp = _read_stamp(folder)
         return stamp.rows if stamp and folder.rows.stat().st_size == stamp.rows_bytes else None
     except OSError:
         return None
