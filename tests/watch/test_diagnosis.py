@@ -27,6 +27,7 @@ BUSY = {"running": 60, "queued": 1, "kv_use": 0.75, "rate": 900.0, "in_flight": 
 def dataset(**fields: Any) -> DatasetFigures:
     mean = Lengths(500, 750_000, 1500.0, 300, 1200, 3000, 6000, 9000)
     known = {"name": "B1", "lane": "short", "limit": 10_240, "prompts": 6000, "owed": 5000, "rows": 500, "answers": 500}
+    known["written"] = fields.get("rows", 500)
     return DatasetFigures(**known | {"generated": 750_000, "lengths": mean} | fields)
 
 
@@ -37,7 +38,13 @@ def engine(**fields: Any) -> EngineFigures:
 def run(*engines: EngineFigures, data: DatasetFigures | None = None, **fields: Any) -> RunFigures:
     data = data or dataset()
     total = DatasetFigures(
-        name="all", owed=data.owed, answers=data.answers, rates=data.rates, generated=data.generated, rows=data.rows
+        name="all",
+        prompts=data.prompts,
+        owed=data.owed,
+        answers=data.answers,
+        rates=data.rates,
+        generated=data.generated,
+        rows=data.rows,
     )
     known = {"path": "runs/k", "time": NOW, "phase": Phase.RUNNING, "started": 0.0, "seen": NOW - 1}
     return RunFigures(**known | {"datasets": [data], "total": total, "engines": list(engines)} | fields)
@@ -280,6 +287,76 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "every prompt is settled",
         "draftmill export runs/k",
     ),
+    "done with too many errors, one of three": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, rows=2, counting=2, errors=1, error_reasons=reason())),
+        Verdict.ENDED,
+        Level.WARN,
+        "not complete: every prompt is settled, but 33.3% of B1's prompts became errors (1), allowed are 5.0%",
+        "with `--retry-errors`",
+    ),
+    "done, and no room for the rows": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, written=None), held=False),
+        Verdict.ENDED,
+        Level.WARN,
+        "but of B1, 500 rows should be written, and tokenized_data.jsonl is not there",
+        "run the same `draftmill run` command again: it writes them from the journal, if the disk has room",
+    ),
+    "done, and the rows are those of another budget": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, written=40)),
+        Verdict.ENDED,
+        Level.WARN,
+        "but of B1, 500 rows should be written, and tokenized_data.jsonl has 40",
+        "draftmill run",
+    ),
+    "done, and the rows are being written": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, written=None), held=True),
+        Verdict.ENDED,
+        Level.INFO,
+        "its rows are being written",
+        "",
+    ),
+    "done, with lines that belong nowhere": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, strays=2, older_shape=1)),
+        Verdict.ENDED,
+        Level.WARN,
+        "of B1, 1 line of its files cannot be read and 2 lines of its journal belong to no prompt that lacks one",
+        "it names each file and line",
+    ),
+    "done, and nothing came of it": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, rows=0, answers=0)),
+        Verdict.ENDED,
+        Level.WARN,
+        "every prompt is settled, and not one of them has a row",
+        "errors.jsonl",
+    ),
+    "a run without any prompt": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, rows=0, answers=0, prompts=0)),
+        Verdict.ENDED,
+        Level.WARN,
+        "ended: it has no prompts",
+        "unread.jsonl",
+    ),
+    "done, a few answers truncated": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, answers=8, truncated=0.5)),
+        Verdict.TRUNCATED,
+        Level.WARN,
+        "50% of B1's are cut by the limit of 10,240 tokens of lane short",
+        "raise lanes.short.max_new_tokens in another run",
+    ),
+    "some other folder": (
+        run(phase=Phase.FILES, datasets=[]),
+        Verdict.ENDED,
+        Level.INFO,
+        "no run of this version, and no dataset",
+        "",
+    ),
+    "adopted in part": (
+        run(phase=Phase.NEW),
+        Verdict.STARTING,
+        Level.INFO,
+        "not started: 500 answers already there, 5,000 prompts owed",
+        "",
+    ),
     "healthy": (
         run(engine(**BUSY)),
         Verdict.HEALTHY,
@@ -321,3 +398,17 @@ def test_every_engine_has_its_own_verdict() -> None:
     found = diagnose(run(engine(**BUSY), engine(name="http://b", running=8, queued=0, in_flight=8, cap=8, kv_use=0.1)))
     by_subject: dict[str, Finding] = {f.subject: f for f in found}
     assert by_subject["http://b"].verdict is Verdict.STARVED and by_subject["http://a"].verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize(("generated", "flying", "told"), [(249, 0, False), (249, 2, True), (300, 0, True)])
+def test_a_tiny_budget_is_reached_by_a_whole_answer(generated: int, flying: int, told: bool) -> None:
+    """Less than one answer above it is no overshoot once nothing is in flight."""
+    data = dataset(budget=200, generated=generated, owed=0, lengths=Lengths(4, 249, 62.0, 30, 60, 80, 80, 80))
+    found = diagnose(run(engine(running=flying, queued=0, in_flight=flying), data=data))
+    assert (Verdict.OVERSHOOT in {f.verdict for f in found}) is told
+
+
+def test_errors_are_a_share_of_what_was_sent() -> None:
+    """Rows that are passed through do not hide them, as `run` does not count them."""
+    data = dataset(owed=0, rows=100, counting=5, passed_through=95, errors=1, error_reasons=reason())
+    assert "16.7% of B1's prompts became errors" in diagnose(run(phase=Phase.ENDED, data=data))[0].message

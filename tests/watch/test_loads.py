@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.watch.figures import Rates
 from draftmill.watch.loads import Done, EngineLoad, Loads, Point, Sample, Timeline
 from draftmill.watch.rates import Marks, lately, rates
 from tests.watch.folders import NOW, append, done, load
@@ -100,3 +101,33 @@ def test_a_watcher_counts_itself_where_the_run_does_not(tmp_path: Path) -> None:
         marks.add(NOW + second, Done(second, 0, 50 * second, 7))
     found = rates("d", loads, marks, NOW + 19, 1000)
     assert (found.last_10s, found.last_5min, found.start) == (50.0, 50.0, None)
+
+
+def test_a_rate_that_is_told_at_the_ends_of_answers_only_is_unknown_between_them(tmp_path: Path) -> None:
+    """llama.cpp: its work grows, its count of tokens does not; then one sample has them all."""
+    path = tmp_path / "load.jsonl"
+    for n, (rate, work) in enumerate([(None, 10), (0.0, 110), (0.0, 210), (90.0, 310), (0.0, 310)]):
+        append(path, done(NOW + 10 * n, d=(0, 0, 0, 0)), load(NOW + 10 * n, generation_rate=rate, work=work))
+        loads = Loads(path)
+        loads.refresh()
+        figures = loads.engines["http://e"].figures()
+        assert figures.rate == [None, None, None, 30.0, 0.0][n], "0 only where nothing is worked at"
+    append(path, load(NOW + 50, generation_rate=0.0, work=400), load(NOW + 60, generation_rate=90.0, work=500))
+    loads.refresh()
+    assert loads.engines["http://e"].figures().rate == 45.0, "the tokens of 20 s came at once"
+    assert [p.rate for p in loads.timeline.points] == [None, None, None, 30.0, 0.0, None]
+
+
+def test_no_rate_where_tokens_come_with_whole_answers_only(tmp_path: Path) -> None:
+    path = tmp_path / "load.jsonl"
+    append(path, done(NOW, d=(0, 0, 0, 0), e=(0, 0, 0, 9)), done(NOW + 20, d=(0, 0, 0, 0), e=(0, 0, 0, 9)))
+    loads = Loads(path)
+    loads.refresh()
+    assert rates("d", loads, Marks(), NOW + 20, 0) == Rates(), "no answer has ended, and nobody told of a beginning"
+    assert rates("e", loads, Marks(), NOW + 20, 0).start == 0.0
+    found = rates("d", loads, Marks(), NOW + 20, 780)
+    assert found.start == found.run == 39.0, "one start: its answers came after its last count"
+    append(path, done(NOW + 40, d=(1, 0, 400, 0)))
+    loads.refresh()
+    found = rates("d", loads, Marks(), NOW + 40, 9000)
+    assert found.start == found.run == 10.0, "what was adopted was not generated here"

@@ -58,6 +58,7 @@ def take_failures(positions: Positions, folder: DatasetFolder) -> None:
 def compare(folder: DatasetFolder, positions: Positions, samples: int | None, budget: int | None, counts: str) -> None:
     standing = load_standing(folder, samples=samples, budget=budget, counts=counts)  # type: ignore[arg-type]
     assert positions.tally() == standing.tally()
+    assert positions.rows == sum(len(turns) or 1 for _, turns in standing.counting())
     assert positions.finishes == standing.finishes
     said = (positions.continued, positions.redrawn, positions.strays)
     assert said == (standing.continued, standing.redrawn, standing.strays)

@@ -10,9 +10,13 @@ import pytest
 from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
+from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.standing import load_standing
 from draftmill.records import Finish
+from draftmill.watch.completions import Completions
+from draftmill.watch.diagnosis import diagnose
 from draftmill.watch.figures import DatasetFigures, Phase
+from draftmill.watch.finding import Level
 from draftmill.watch.stats import RunWatch
 from tests.watch.folders import NOW, append, begin, completion, done, event, failure, load, write_prompts
 
@@ -267,3 +271,95 @@ def test_figures_are_json(tmp_path: Path) -> None:
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no run lies there"):
         RunWatch(tmp_path / "nothing")
+
+
+def settle(folder: RunFolder, *names: str, **asked: int) -> None:
+    """Write the rows of datasets, as a run does at its end."""
+    for name in names:
+        files = folder.dataset(name)
+        refresh_rows(files, load_standing(files, **asked))  # type: ignore[arg-type]
+
+
+def test_rows_are_those_of_the_training_file(tmp_path: Path) -> None:
+    """Each turn is a row, and what is not written is known not to be."""
+    folder = begin(tmp_path, {"name": "d", "prompts": 3, "budget": 20})
+    files = folder.dataset("d")
+    ids = [1, 2, 3]
+    append(files.journal, completion(0, 4, more=True), completion(0, 4, turn=1, more=True, prompt_ids=ids))
+    append(files.journal, completion(0, 4, turn=2, prompt_ids=ids), completion(1, 9), completion(2, 9))
+    watched = watch(folder)
+    assert (only(watched.refresh()).rows, only(watched.refresh()).written) == (4, None)
+    settle(folder, "d", budget=20)
+    assert (only(watched.refresh()).rows, only(watched.refresh()).written) == (4, 4)
+    assert len(files.rows.read_bytes().splitlines()) == 4
+    files.rows.write_bytes(b"")
+    assert only(watched.refresh()).written is None, "it is not as it was built"
+
+
+def test_an_ended_run_is_complete_only_if_its_files_are(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 2}, max_error_share=0.5)
+    append(folder.events, event(NOW - 9, "milling"), event(NOW - 5, "ended", "run", "every prompt … is settled"))
+    append(folder.dataset("d").journal, completion(0))
+    append(folder.dataset("d").errors, failure(1))
+    assert "of d, 1 row should be written" in diagnose(watch(folder).refresh())[0].message
+    settle(folder, "d")
+    assert diagnose(watch(folder).refresh())[0].level is Level.GOOD
+    settings = folder.settings.read_text()
+    folder.settings.write_text(settings.replace("max_error_share: 0.5", "max_error_share: 0.2"))
+    worst = diagnose(watch(folder).refresh())[0]
+    assert worst.level is Level.WARN and "50.0% of d's prompts became errors (1)" in worst.message
+
+
+def test_what_needs_no_server_is_done_without_a_start(tmp_path: Path) -> None:
+    """Rows that were tokenized already, answers that were adopted, and no prompts at all."""
+    folder = begin(tmp_path, {"name": "d", "prompts": 1}, {"name": "e", "prompts": 0})
+    append(folder.events, event(NOW - 500, "start"), event(NOW - 400, "prepared", "d"))
+    assert watch(folder).refresh().phase is Phase.NEW
+    append(folder.dataset("d").journal, completion(0))
+    settle(folder, "d", "e")
+    figures = watch(folder).refresh()
+    assert figures.phase is Phase.ENDED and diagnose(figures)[0].level is Level.GOOD
+    folder.events.unlink()
+    assert watch(folder).refresh().phase is Phase.ENDED, "adopted, with nothing told of it"
+    folder.dataset("e").prompts.unlink()
+    assert watch(folder).refresh().phase is Phase.NEW, "a dataset is not prepared yet"
+
+
+def test_a_run_that_is_over_shows_nothing_as_if_it_were_now(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 40, "milling"))
+    append(folder.load, done(NOW - 30, d=(0, 0, 0, 0)), load(NOW - 30, generation_rate=9.0, preemptions=2))
+    append(folder.load, done(NOW - 10, d=(1, 0, 100, 0)), load(NOW - 10, generation_rate=9.0, preemptions=2))
+    assert watch(folder).refresh().server_rate == 9.0
+    append(folder.events, event(NOW - 5, "ended", "run", "interrupted"))
+    figures = watch(folder).refresh()
+    (engine,) = figures.engines
+    assert (engine.state, engine.running, engine.queued, engine.rate, engine.in_flight) == ("", None, None, None, None)
+    assert (engine.mean_rate, engine.retracted, figures.server_rate) == (9.0, 2, None)
+    assert (figures.total.rates.last_5min, figures.total.rates.start) == (None, 5.0)
+
+
+def test_an_older_line_that_does_not_say_how_long_its_prompt_is(tmp_path: Path) -> None:
+    append(
+        tmp_path / "B1" / "raw_responses.jsonl",
+        RAW,
+        {"completion_tokens": 5},
+        {**OPENAI, "usage": {"completion_tokens": 6}},
+    )
+    dataset = only(watch(tmp_path).refresh())
+    assert dataset.generated == 71 and dataset.prompt_lengths
+    assert (dataset.prompt_lengths.count, dataset.prompt_lengths.mean) == (1, 12)
+
+
+def test_the_folder_of_one_dataset(tmp_path: Path) -> None:
+    """Without a run around it, it is one that older scripts left; in a run, the run is named."""
+    append(tmp_path / "old" / "raw_responses.jsonl", OPENAI, RAW)
+    watched = watch(tmp_path / "old")
+    figures = watched.refresh()
+    assert (only(figures).name, figures.total.answers, only(watched.refresh()).answers) == ("old", 2, 2)
+    text = Completions(watched.folder).decode(figures.recent[0]).answer[0].text
+    assert text == "x"
+    folder = begin(tmp_path / "run", {"name": "d"})
+    append(folder.dataset("d").journal, completion(0))
+    with pytest.raises(StorageError, match="one dataset of a run"):
+        watch(folder.dataset("d").path)

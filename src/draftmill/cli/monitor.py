@@ -85,7 +85,8 @@ def _show(watch: "RunWatch") -> bool:
 
     figures = watch.refresh()
     out.print(overview(figures, diagnose(figures), out.width))
-    return figures.phase not in (Phase.ENDED, Phase.GONE, Phase.FILES)
+    writing = bool(figures.held) and any(d.written != d.rows for d in figures.datasets)
+    return figures.phase not in (Phase.ENDED, Phase.GONE, Phase.FILES) or (figures.phase is Phase.ENDED and writing)
 
 
 def _again_and_again(watch: "RunWatch", every: float) -> None:

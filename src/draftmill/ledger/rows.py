@@ -122,6 +122,15 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
     return stamp.rows
 
 
+def written(folder: DatasetFolder) -> int | None:
+    """How many rows ``tokenized_data.jsonl`` holds; None where it is not there, or not as it was built."""
+    try:
+        stamp = _read_stamp(folder)
+        return stamp.rows if stamp and folder.rows.stat().st_size == stamp.rows_bytes else None
+    except OSError:
+        return None
+
+
 def lost(folder: DatasetFolder, standing: Standing) -> int:
     """How many answers the journal lost since rows were built of them; they are owed again.
 

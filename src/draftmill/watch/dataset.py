@@ -11,6 +11,7 @@ from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.index import LOOK, PARTIAL, read_indexed
 from draftmill.journal.prompts import index_of
 from draftmill.journal.reader import LARGEST, UnknownLine
+from draftmill.ledger.rows import written
 from draftmill.recipe import BudgetCounts
 from draftmill.watch import shapes, thinking
 from draftmill.watch.errors import Errors
@@ -117,7 +118,7 @@ class DatasetWatch:
         lengths, prompt_lengths = self.lengths().figures(), self.prompt_lengths().figures()
         finishes = self._finishes + (self.positions.finishes if self.positions else Counter())
         answers, older = self.answers, self._older_lengths.count
-        rows = answers if tally is None else tally.counting + tally.passed_through
+        rows = self.positions.rows if self.positions else answers
         counted = tally.counting_tokens if tally else self._loose_lengths.total + self._older_lengths.total
         owed = tally.owed if tally else None
         if tally is None and self._prompt_lines is not None:
@@ -129,6 +130,7 @@ class DatasetWatch:
             limit=self.plan.limit,
             prompts=tally.positions if tally else self._prompt_lines,
             rows=rows,
+            written=written(self.folder),
             counting=tally.counting if tally else None,
             surplus=tally.surplus if tally else None,
             passed_through=tally.passed_through if tally else None,
@@ -231,7 +233,8 @@ class DatasetWatch:
             self._bad = (lines + 1, first or number, reason or line.reason)
         elif isinstance(line, shapes.Answer):
             self._older_lengths.add(line.completion_tokens)
-            self._older_prompts.add(line.prompt_tokens)
+            if line.prompt_tokens is not None:
+                self._older_prompts.add(line.prompt_tokens)
             self._finishes[line.finish] += 1
             self._came(line.completion_tokens, line.finish, -1, 0, offset, older=True)
         elif self.positions is None:

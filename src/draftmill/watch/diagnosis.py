@@ -6,7 +6,7 @@ The most pressing finding comes first. What bounds the throughput is always amon
 from collections.abc import Callable, Iterator
 
 from draftmill.watch.bottleneck import bottleneck
-from draftmill.watch.figures import Phase, RunFigures
+from draftmill.watch.figures import DatasetFigures, Phase, RunFigures
 from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, duration, gigabytes, many
 
@@ -49,18 +49,68 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             message = f"ended ({run.ending}): {many(owed, 'prompt')} still owed"
             yield Finding(Verdict.ENDED, Level.WARN, "run", message, again)
         case Phase.ENDED:
-            message = "ended: every prompt is settled" if owed == 0 else f"ended ({run.ending})"
-            yield Finding(Verdict.ENDED, Level.GOOD, "run", message, f"draftmill export {run.path}")
+            yield _ended(run)
         case Phase.NEW | Phase.PREPARING:
-            yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: nothing is generated yet")
+            there = "nothing is generated yet"
+            if run.total.answers:
+                there = f"{many(run.total.answers, 'answer')} already there"
+                there += f", {many(owed, 'prompt')} owed" if owed else ""
+            yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
         case Phase.FILES:
             message = f"no run of this version: {many(run.total.answers, 'answer')} were found in its files"
+            if not run.datasets:
+                message = (
+                    "no run of this version, and no dataset: nothing here has prompts.jsonl or raw_responses.jsonl"
+                )
             yield Finding(Verdict.ENDED, Level.INFO, "run", message)
         case _:
             pass
     if run.control_fault:
         message = f"the control file cannot be followed: {run.control_fault}"
         yield Finding(Verdict.PAUSED, Level.WARN, "run", message, f"mend {run.path}/control.yaml")
+
+
+def _ended(run: RunFigures) -> Finding:
+    """Of a run that owes nothing: whether it may call itself complete, by the rules that `draftmill run` has."""
+    if run.total.owed is None:
+        return Finding(Verdict.ENDED, Level.GOOD, "run", f"ended ({run.ending})", f"draftmill export {run.path}")
+    amiss = [reason for d in run.datasets for reason in _amiss(run, d)]
+    if amiss:
+        more = f" (and {many(len(amiss) - 1, 'reason')} more)" if len(amiss) > 1 else ""
+        message = f"ended, not complete: every prompt is settled, but {amiss[0][0]}{more}"
+        return Finding(Verdict.ENDED, Level.WARN, "run", message, amiss[0][1])
+    if run.held and any(d.written != d.rows for d in run.datasets):
+        return Finding(Verdict.ENDED, Level.INFO, "run", "ended: every prompt is settled; its rows are being written")
+    if not run.total.rows:
+        what = "every prompt is settled, and not one of them has a row" if run.total.prompts else "it has no prompts"
+        advice = f"see errors.jsonl and unread.jsonl of each dataset in {run.path}"
+        return Finding(Verdict.ENDED, Level.WARN, "run", f"ended: {what}", advice)
+    return Finding(Verdict.ENDED, Level.GOOD, "run", "ended: every prompt is settled", f"draftmill export {run.path}")
+
+
+def _amiss(run: RunFigures, d: DatasetFigures) -> Iterator[tuple[str, str]]:
+    """Why a dataset that owes nothing is not complete, each with what to do."""
+    again = "run the same `draftmill run` command again"
+    if (share := _error_share(d)) > run.max_error_share:
+        which = f"{share:.1%} of {d.name}'s prompts became errors ({count(d.errors)}), allowed are"
+        advice = f"see {run.path}/{d.name}/errors.jsonl; mend it, then {again} with `--retry-errors`"
+        yield f"{which} {run.max_error_share:.1%}", advice
+    if d.written != d.rows and not run.held:
+        holds = "is not there as it was built" if d.written is None else f"has {count(d.written)}"
+        advice = f"{again}: it writes them from the journal, if the disk has room for them"
+        yield f"of {d.name}, {many(d.rows, 'row')} should be written, and tokenized_data.jsonl {holds}", advice
+    unread = sum(u.lines for u in d.unread) + d.older_shape
+    if unread or d.strays:
+        what = [f"{many(unread, 'line')} of its files cannot be read"] if unread else []
+        what += [f"{many(d.strays, 'line')} of its journal belong to no prompt that lacks one"] if d.strays else []
+        advice = f"{again}: it names each file and line; mend them there"
+        yield f"of {d.name}, {' and '.join(what)}", advice
+
+
+def _error_share(d: DatasetFigures) -> float:
+    """Of the prompts that were sent and ended, as `draftmill run` counts it."""
+    settled = (d.rows if d.counting is None else d.counting) + d.errors
+    return d.errors / settled if settled else 0.0
 
 
 def _disk(run: RunFigures) -> Iterator[Finding]:
@@ -80,14 +130,11 @@ def _errors(run: RunFigures) -> Iterator[Finding]:
     for d in run.datasets:
         ended = d.recent_errors + d.recent_answers
         burst = d.recent_errors > _FEW and d.recent_errors / ended > _BURST
-        settled = d.rows + d.errors
-        many = d.errors > _FEW and d.errors / settled > run.max_error_share
+        many = d.errors > _FEW and _error_share(d) > run.max_error_share
         if not (burst or many) or not d.error_reasons:
             continue
         top = d.error_reasons[0]
-        share = (
-            f"{d.recent_errors} of the last {ended} prompts" if burst else f"{d.errors / settled:.0%} of its prompts"
-        )
+        share = f"{d.recent_errors} of the last {ended} prompts" if burst else f"{_error_share(d):.0%} of its prompts"
         advice = f"see {run.path}/{d.name}/errors.jsonl (first at {top.where}); mend it, then `--retry-errors`"
         message = f"error burst: {d.name}: {share} failed, most often: {top.sample}"
         yield Finding(Verdict.ERRORS, Level.BAD, d.name, message, advice)
@@ -101,6 +148,9 @@ def _budgets(run: RunFigures) -> Iterator[Finding]:
         if d.lengths and d.owed:
             expected = d.generated + max(d.growing, round(d.growing_answers * d.lengths.mean))
         over = expected / d.budget - 1
+        flying = d.growing_answers or any(e.in_flight for e in run.engines)
+        if not flying and d.lengths and expected - d.budget < d.lengths.longest:
+            continue  # a budget is reached by a whole answer
         if over <= _OVERSHOOT or not (_on(run) or run.phase is Phase.FILES):
             continue
         there = "has" if d.generated > d.budget * (1 + _OVERSHOOT) else "will have"
@@ -115,15 +165,17 @@ def _budgets(run: RunFigures) -> Iterator[Finding]:
 
 def _truncated(run: RunFigures) -> Iterator[Finding]:
     for d in run.datasets:
-        if d.truncated is None or d.truncated < _TRUNCATED or d.answers < _JUDGED:
+        judged = _FEW if run.phase is Phase.ENDED else _JUDGED  # what has ended will not change any more
+        if d.truncated is None or d.truncated < _TRUNCATED or d.answers < judged:
             continue
         limit = f" of {count(d.limit)} tokens" if d.limit else ""
         lane = f" by the limit{limit} of lane {d.lane}" if d.lane else " by a limit"
         inside = ""
         if d.thinking and d.thinking.unclosed:
             inside = f"; {d.thinking.unclosed / d.thinking.answers:.0%} never leave their thinking"
+        what = "for what is still owed" if d.owed else "in another run"
         advice = (
-            f"raise lanes.{d.lane or 'LANE'}.max_new_tokens for what is still owed if the context has room; "
+            f"raise lanes.{d.lane or 'LANE'}.max_new_tokens {what} if the context has room; "
             "cut answers are kept and labelled, `draftmill export --drop truncated` leaves them out"
         )
         message = f"answers truncated: {d.truncated:.0%} of {d.name}'s are cut{lane}{inside}"
@@ -172,7 +224,7 @@ def _still(run: RunFigures) -> Iterator[Finding]:
     flying = sum(e.in_flight or e.running or 0 for e in run.engines)
     began = run.time if run.started is None else run.started
     told = run.server_rate is not None or run.total.growing_answers  # else tokens come with whole answers only
-    if not flying or not told or run.time - began < _STILL or run.total.rates.last_5min != 0 or run.server_rate:
+    if not flying or not told or run.time - began < _STILL or run.total.rates.last_5min or run.server_rate:
         return
     message = f"stalled: {many(flying, 'request')} in flight, and not one token in minutes"
     advice = "look at the server's log and GPUs; after `--stall` seconds its requests are taken away and sent again"

@@ -85,11 +85,12 @@ class ErrorReason(msgspec.Struct, frozen=True):
 class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One dataset, or with name "all" all of them together.
 
-    The six states add up to ``prompts`` (docs/run-folder.md); they are None in a folder whose prompts are not
-    known. ``rows`` are answers and passed-through rows inside the budget's cut, ``counted`` their tokens as the budget
-    counts them. ``answers``, ``generated`` and ``prompt_tokens`` are those of all whole answers, surplus included;
-    ``growing`` are tokens of answers that have not ended. ``older_shape`` answers stand in lines of other versions:
-    their tokens are among ``generated``, and they are rows only where the prompts are not known.
+    The six states add up to ``prompts`` (docs/run-folder.md); they are None in a folder whose prompts are not known.
+    ``rows`` are answers (each turn is one) and passed-through rows inside the budget's cut, ``counted`` their tokens
+    as the budget counts them, ``written`` how many rows the training file holds for sure. ``answers``, ``generated``
+    and ``prompt_tokens`` are those of all whole answers, surplus included; ``growing`` are tokens of answers that have
+    not ended. ``older_shape`` answers stand in lines of other versions: their tokens are among ``generated``, and they
+    are rows only where the prompts are not known.
     """
 
     name: str
@@ -97,6 +98,7 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     prompts: int | None = None
     rows: int = 0
+    written: int | None = None
     counting: int | None = None
     surplus: int | None = None
     passed_through: int | None = None
@@ -220,7 +222,7 @@ class Recent(msgspec.Struct, frozen=True):
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A run at one moment. ``total`` is all datasets together; ``server_rate`` is what the engines say together,
     ``total.rates`` what came here. ``started`` is the last start's time, ``seen`` the last sign of life; ``pause`` is
-    what the control file says."""
+    what the control file says; ``held``: whether the process of the last start lives."""
 
     path: str
     time: float
@@ -229,6 +231,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     seen: float | None = None
     ending: str = ""
     pause: bool = False
+    held: bool | None = None
     datasets: list[DatasetFigures]
     total: DatasetFigures
     engines: list[EngineFigures] = []

@@ -27,6 +27,7 @@ class Sample(msgspec.Struct, frozen=True):
     kv_total: int | None = None
     generation_rate: float | None = None
     preemptions: int | None = None
+    work: float | None = None
     share: float | None = None  # of the KV cache in use, where a server says that instead of its size
 
     @property
@@ -101,17 +102,38 @@ class EngineLoad:
         self.slots: int | None = None
         self._samples: deque[tuple[float, Sample]] = deque()
         self._loads: deque[tuple[int, float]] = deque(maxlen=_FIT)
+        self._told = 0.0  # when it last told how much it generated
+        self._work: float | None = None
 
-    def add(self, time: float, load: Sample | None) -> None:
-        """One sample; None where it did not answer."""
-        self.time, self.last = time, load
+    def add(self, time: float, load: Sample | None) -> Sample | None:
+        """One sample, None where it did not answer. Returns it as it is to be understood.
+
+        llama.cpp counts an answer's tokens when it ends: while it works and tells of none its rate is unknown, and
+        what it tells next was generated since it told of some last.
+        """
+        before, self.time = self.time, time
+        rate = load.generation_rate if load else None
+        if rate is None:
+            self._told = time  # a first look at it
+        if load is not None and rate is not None:
+            works = load.work is not None and self._work is not None and load.work > self._work
+            if works and not rate:
+                load = msgspec.structs.replace(load, generation_rate=None)
+            else:
+                if works and before > self._told:
+                    spread = (time - before) / (time - self._told)
+                    load = msgspec.structs.replace(load, generation_rate=rate * spread)
+                self._told = time
+        self.last = load
         if load is None:
-            return
+            return None
+        self._work = load.work
         self._samples.append((time, load))
         while self._samples[0][0] < time - _RECENT:
             self._samples.popleft()
         if load.running and load.generation_rate:
             self._loads.append((load.running, load.generation_rate))
+        return load
 
     def figures(self, why: str = "", cap_why: str = "") -> EngineFigures:
         load = self.last
@@ -179,7 +201,7 @@ class Loads:
         self.first: tuple[float, dict[str, Done]] | None = None  # of the last start
         self.last = 0.0
         self.seconds = 0.0  # of all earlier starts together
-        self._earlier: dict[str, int] = {}  # tokens of earlier starts
+        self.earlier: dict[str, int] = {}  # tokens of earlier starts
         self._now: dict[str, Done] = {}
         self._round: dict[str, _Line] = {}
         self.unread: list[Unread] = []
@@ -206,10 +228,10 @@ class Loads:
         elif line.engine is not None:
             if line.engine in self._round:
                 self._point()
-            self._round[line.engine] = line
             engine = self.engines.setdefault(line.engine, EngineLoad(line.engine))
             engine.state, engine.in_flight, engine.cap = line.state, line.in_flight, line.cap
-            engine.add(line.time, line.load)
+            line.load = engine.add(line.time, line.load)
+            self._round[line.engine] = line
         else:
             raise msgspec.ValidationError("neither of an engine nor of the run")
 
@@ -223,7 +245,7 @@ class Loads:
 
     def _next_start(self, time: float, done: dict[str, Done]) -> None:
         for name, before in self._now.items():
-            self._earlier[name] = self._earlier.get(name, 0) + before.tokens
+            self.earlier[name] = self.earlier.get(name, 0) + before.tokens
         if self.first:
             self.seconds += self.marks[-1][0] - self.first[0]
         self.first = (time, done)
@@ -241,7 +263,7 @@ class Loads:
         self.timeline.add(
             Point(
                 time=lines[0].time,
-                tokens={n: self._earlier.get(n, 0) + d.tokens + d.growing for n, d in self._now.items()},
+                tokens={n: self.earlier.get(n, 0) + d.tokens + d.growing for n, d in self._now.items()},
                 running=sum(s.running for s in loads),
                 queued=sum(s.queued for s in loads),
                 in_flight=sum(line.in_flight or 0 for line in lines),

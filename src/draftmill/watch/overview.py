@@ -28,8 +28,9 @@ def overview(run: RunFigures, findings: Sequence[Finding], width: int) -> Render
     """All of it, as wide as it may be."""
     parts: list[RenderableType] = [head(run), Text(), diagnosis(findings), Text(), datasets(run, width), Text()]
     parts.append(summary(run))
-    if run.engines:
-        parts += [Text(), engines(run.engines, width)]
+    seen = [e for e in run.engines if e.state]
+    if seen:
+        parts += [Text(), engines(seen, width)]
     if run.total.error_reasons:
         parts += [Text(), errors(run.total)]
     return Group(*parts)
@@ -114,9 +115,10 @@ def events(run: RunFigures, most: int = _EVENTS) -> Group:
 def summary(run: RunFigures) -> Group:
     """Rates here and at the servers, lengths, and when it will be done."""
     total, lines = run.total, []
+    on = run.phase not in (Phase.ENDED, Phase.GONE, Phase.FILES)
     here = _rates(total.rates)
     servers = f"; the servers say {count(run.server_rate)}" if run.server_rate is not None else ""
-    lines.append(_line("tok/s", (here or "not known yet") + servers))
+    lines.append(_line("tok/s", (here or f"not known{' yet' if on else ''}") + servers))
     if total.lengths:
         n = total.lengths
         text = f"mean {count(n.mean)}, half up to {count(n.p50)}, 90 % up to {count(n.p90)}, longest {count(n.longest)}"
@@ -170,11 +172,11 @@ def _dataset(d: DatasetFigures) -> list[str | Text]:
 
 
 def _engine(e: EngineFigures) -> list[str | Text]:
-    bad = e.state != "open"
+    bad = e.state not in ("open", "")
     retracted = "–" if e.retracted is None else count(e.retracted)
     return [
         e.name,
-        Text(e.state, style="red" if bad else "green"),
+        Text(e.state or "–", style="red" if bad else "green"),
         "–" if e.running is None else count(e.running),
         "–"
         if e.queued is None

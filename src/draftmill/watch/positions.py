@@ -39,6 +39,7 @@ class Positions:
         self._counts = counts
         self._state = np.zeros(self.number, dtype=np.uint8)
         self._counted = np.zeros(self.number, dtype=np.int64)
+        self._more = np.zeros(self.number, dtype=np.int32)  # rows of a position besides its first: a turn is a row
         self._growing = np.zeros(self.number, dtype=np.int64)  # tokens that partial lines hold of an owed position
         self._said: dict[int, _Said] = {}
         self._failed: dict[int, dict[int, str]] = {}  # position → turn → kind of the error rows that stand there
@@ -64,6 +65,7 @@ class Positions:
         self._before = np.bincount(self._state[: self._cut], minlength=_STATES).tolist()
         self._after = np.bincount(self._state[self._cut :], minlength=_STATES).tolist()
         self._inside = int(self._counted[: self._cut].sum())
+        self._more_inside = int(self._more[: self._cut].sum())
 
     def load(self, records: "np.ndarray") -> None:
         """Take in all records of an index at once, in their order; those that have to be looked at are passed over."""
@@ -150,7 +152,7 @@ class Positions:
         if not entry.more:
             self._said.pop(position, None)
             self._failed.pop(position, None)
-            self._settle(position, _DONE, worth)
+            self._settle(position, _DONE, worth, said.turns - 1 if said else 0)
         else:
             self._settle(position, _OWED, 0)
             self._apply_failures(position)
@@ -162,6 +164,11 @@ class Positions:
         if self._holds(failure.id, position):
             self._failed.setdefault(position, {})[failure.turn] = failure.kind
             self._apply_failures(position)
+
+    @property
+    def rows(self) -> int:
+        """Rows inside the cut, as ``ledger.rows`` writes them."""
+        return int(self._before[_DONE] + self._before[_PASSED] + self._more_inside)
 
     def tally(self) -> Tally:
         before, after = self._before, self._after
@@ -182,11 +189,11 @@ class Positions:
         if int(self._state[position]) != _OWED or (said.turns if said else 0) not in self._failed.get(position, ()):
             return
         if said:
-            self._settle(position, _DONE, said.counted)
+            self._settle(position, _DONE, said.counted, said.turns - 1)
         else:
             self._settle(position, _FAILED, 0)
 
-    def _settle(self, position: int, state: int, counted: int) -> None:
+    def _settle(self, position: int, state: int, counted: int, more: int = 0) -> None:
         """Put a position into a state, and move the cut down where the budget is now reached earlier.
 
         A position loses tokens only where a retry goes on behind an error row: then the cut is worked out anew.
@@ -197,7 +204,8 @@ class Positions:
         side[state] += 1
         if position < self._cut:
             self._inside += counted - int(self._counted[position])
-        self._state[position], self._counted[position] = state, counted
+            self._more_inside += more - int(self._more[position])
+        self._state[position], self._counted[position], self._more[position] = state, counted, more
         if self._budget is None:
             return
         if less:
@@ -206,6 +214,7 @@ class Positions:
         while self._cut > 0 and self._inside - int(self._counted[self._cut - 1]) >= self._budget:
             self._cut -= 1
             self._inside -= int(self._counted[self._cut])
+            self._more_inside -= int(self._more[self._cut])
             moved = int(self._state[self._cut])
             self._before[moved] -= 1
             self._after[moved] += 1

@@ -36,13 +36,13 @@ def rates(name: str, loads: Loads, marks: Marks, now: float, generated: int) -> 
     fresh = bool(own) and now - own[-1][0] < LONG
     short = _rate(marks.over(SHORT), SHORT / 2) or (_rate(_window(own, SHORT)) if fresh else None)
     long = (_rate(_window(own, LONG)) if fresh else None) or _rate(marks.over(LONG))
-    start = None
+    since, done = 0.0, Done()  # this start's seconds, and what it did in them
     if loads.first and own:
-        begun = loads.first[1].get(name, Done())
-        last, done = own[-1]
-        start = _rate((last - loads.first[0], _less(done, begun)))
-    seconds = loads.seconds + (own[-1][0] - loads.first[0] if own and loads.first else 0.0)
-    return Rates(short, long, start, generated / seconds if seconds >= _WARM else None)
+        since, done = own[-1][0] - loads.first[0], _less(own[-1][1], loads.first[1].get(name, Done()))
+    start, seconds = _rate((since, done)), loads.seconds + since
+    tokens = loads.earlier.get(name, 0) + done.tokens or generated  # where all answers came after the last count
+    run = tokens / seconds if tokens and seconds >= _WARM else None
+    return Rates(short, long, run if start is None and not loads.seconds else start, run)
 
 
 def lately(name: str, loads: Loads, marks: Marks, now: float) -> Done | None:
@@ -50,6 +50,11 @@ def lately(name: str, loads: Loads, marks: Marks, now: float) -> Done | None:
     own = deque((t, done[name]) for t, done in loads.marks if name in done)
     found = _window(own, LONG) if own and now - own[-1][0] < LONG else marks.over(LONG)
     return found[1] if found else None
+
+
+def over(each: Rates) -> Rates:
+    """Those of a run that is not on: what it did in the last minutes is not what it does now."""
+    return Rates(start=each.start, run=each.run)
 
 
 def together(each: list[Rates]) -> Rates:
@@ -71,8 +76,13 @@ def _window(seen: "deque[tuple[float, Done]]", seconds: float) -> tuple[float, D
 
 def _less(now: Done, then: Done) -> Done:
     tokens = now.tokens + now.growing - then.tokens - then.growing
-    return Done(now.answers - then.answers, now.failed - then.failed, max(0, tokens))
+    growing = max(now.growing, then.growing)
+    return Done(now.answers - then.answers, now.failed - then.failed, max(0, tokens), growing)
 
 
 def _rate(window: tuple[float, Done] | None, least: float = _WARM) -> float | None:
-    return window[1].tokens / window[0] if window and window[0] >= least else None
+    """None also where nothing ended and no beginning was told of: tokens may come with whole answers only."""
+    if window is None or window[0] < least:
+        return None
+    done = window[1]
+    return done.tokens / window[0] if done.tokens or done.answers or done.growing else None

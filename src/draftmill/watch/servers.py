@@ -36,6 +36,13 @@ def figures(
     return shown
 
 
+def past(engine: EngineFigures) -> EngineFigures:
+    """An engine of a run that is not on: its last sample is not what it does now."""
+    gone = ("running", "queued", "in_flight", "cap", "kv_used", "kv_use", "rate")
+    state = "" if engine.state == "open" else engine.state
+    return msgspec.structs.replace(engine, state=state, cap_why="", history=[], **dict.fromkeys(gone))
+
+
 class _Engine(msgspec.Struct):
     name: str
     slots: int | None = None

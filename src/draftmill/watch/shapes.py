@@ -12,16 +12,17 @@ from draftmill.journal.reader import LARGEST, Entry, UnknownLine, read_entry
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer in an older shape. ``finish`` is in the servers' words: "stop", "length", "tool_calls" …"""
+    """A whole answer in an older shape; its prompt's tokens are None where the line does not say. ``finish`` is in
+    the servers' words: "stop", "length", "tool_calls" …"""
 
-    prompt_tokens: int
+    prompt_tokens: int | None
     completion_tokens: int
     finish: str
 
 
 class _Usage(msgspec.Struct):
     completion_tokens: int
-    prompt_tokens: int = 0
+    prompt_tokens: int | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -43,7 +44,7 @@ class _Plain(msgspec.Struct):
     """Counts at the top level."""
 
     completion_tokens: int
-    prompt_tokens: int = 0
+    prompt_tokens: int | None = None
     finish_reason: str | _Reason | None = None
     position: int | None = None  # with a limit: this version's, and damaged if it comes here
     limit: int | None = None

@@ -34,7 +34,7 @@ from draftmill.watch.figures import (
 )
 from draftmill.watch.lengths import Histogram
 from draftmill.watch.loads import Done, Loads
-from draftmill.watch.rates import Marks, lately, rates
+from draftmill.watch.rates import Marks, lately, over, rates
 from draftmill.watch.serverlog import ServerLog
 from draftmill.watch.totals import together
 
@@ -59,7 +59,7 @@ class RunWatch:
     ) -> None:
         if not path.is_dir():
             raise StorageError(f"{path}: no run lies there", "give the folder that `draftmill run` named")
-        self.folder = RunFolder(path)
+        self.folder = _opened(path)
         self.loads = Loads(self.folder.load)
         self.events = Events(self.folder.events)
         self.datasets: dict[str, DatasetWatch] = {}
@@ -129,6 +129,10 @@ class RunWatch:
 
     def _find_datasets(self) -> None:
         """Those of the recipe first, in its order, then whatever else has prompts or a journal."""
+        if isinstance(self.folder, _Alone):
+            name = self.folder.path.resolve().name
+            self.datasets = self.datasets or {name: DatasetWatch(self.folder.dataset(name), self._plan(name))}
+            return
         wanted = [d.name for d in self.recipe.datasets] if self.recipe else []
         try:
             with os.scandir(self.folder.path) as entries:
@@ -148,9 +152,13 @@ class RunWatch:
     # figures
 
     def _figures(self, now: float) -> RunFigures:
-        phase = self._phase(now)
         datasets = [self._dataset(name, now) for name in self.datasets]
+        held = holder_lives(self.folder.lock)
+        phase = self._phase(now, held, self._settled(datasets))
         engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs)
+        if phase not in (Phase.RUNNING, Phase.PAUSED, Phase.FILES):
+            engines = [servers.past(e) if e.source == "run" else e for e in engines]
+            datasets = [msgspec.structs.replace(d, rates=over(d.rates)) for d in datasets]
         rates_now = [e.rate for e in engines if e.rate is not None and now - (e.time or 0) < _SILENT]
         total = together([(d, self.datasets[d.name]) for d in datasets])
         if phase in (Phase.RUNNING, Phase.PAUSED):
@@ -164,6 +172,7 @@ class RunWatch:
             seen=self._seen(),
             ending=self.events.ending,
             pause=self._control.last.pause,
+            held=held,
             datasets=datasets,
             total=total,
             engines=engines,
@@ -215,22 +224,28 @@ class RunWatch:
 
     # the run as a whole
 
-    def _phase(self, now: float) -> Phase:
+    def _settled(self, datasets: list[DatasetFigures]) -> bool:
+        """Whether every dataset of the recipe is there, and none owes anything."""
+        wanted = {d.name for d in self.recipe.datasets} if self.recipe else set()
+        return bool(wanted) and wanted <= self.datasets.keys() and all(d.owed == 0 for d in datasets)
+
+    def _phase(self, now: float, held: bool | None, settled: bool) -> Phase:
         phase = self.events.phase
         if phase is Phase.NEW and self.recipe is None:
             return Phase.FILES
         if phase is Phase.NEW and self.loads.last:
             phase = Phase.RUNNING
+        if phase is Phase.NEW and settled and not held:  # adopted as a whole
+            return Phase.ENDED
         if phase not in (Phase.RUNNING, Phase.PREPARING, Phase.PAUSED):
             return phase
         if phase is Phase.RUNNING and self._control.last.pause:
             phase = Phase.PAUSED
-        alive = holder_lives(self.folder.lock)
         silent = now - (self._seen() or now) > _SILENT
-        if alive or (alive is None and not silent):
+        if held or (held is None and not silent):
             return phase
         if phase is Phase.PREPARING:  # `draftmill prepare`, or a start that found nothing to do
-            return Phase.ENDED if self.events.starts else Phase.NEW
+            return Phase.ENDED if self.events.starts or settled else Phase.NEW
         return Phase.GONE
 
     def _seen(self) -> float | None:
@@ -247,6 +262,23 @@ class RunWatch:
             return Disk(free)
         each = written / tokens
         return Disk(free, round(each * left + _ROW_SHARE * each * (tokens + left)))
+
+
+class _Alone(RunFolder):
+    """The folder of one dataset that no run is around, as older scripts left them."""
+
+    def dataset(self, name: str) -> DatasetFolder:
+        return DatasetFolder(self.path.resolve())
+
+
+def _opened(path: Path) -> RunFolder:
+    """Raises StorageError where it is one dataset of a run."""
+    folder, whole, parent = DatasetFolder(path), RunFolder(path), RunFolder(path.resolve().parent)
+    if whole.settings.exists() or not folder.journal.exists():
+        return whole
+    if parent.settings.exists():
+        raise StorageError(f"{path}: is one dataset of a run", f"give the run's folder: {parent.path}")
+    return _Alone(path)
 
 
 def _in_turn(recents: list[list[Recent]], most: int = 30) -> list[Recent]:

@@ -35,7 +35,7 @@ def engines(each: Sequence[EngineFigures]) -> Table | None:
     rows = [
         [
             Cell(e.name, "name"),
-            Cell(e.state + (f": {e.why}" if e.why else ""), "text"),
+            Cell((e.state or UNKNOWN) + (f": {e.why}" if e.why else ""), "text"),
             *(known(n) for n in (e.running, e.queued, e.in_flight, e.cap)),
             known(e.kv_use, percent),
             *(known(n) for n in (e.kv_total, e.mean_rate or e.rate, e.retracted)),
