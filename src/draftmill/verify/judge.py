@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from draftmill import __version__
-from draftmill.errors import RunError, SourceError, StorageError, UsageFault
-from draftmill.journal.folder import DatasetFolder, RunFolder
-from draftmill.ledger.settings import Settings, read_settings
-from draftmill.ledger.standing import Standing, load_standing
-from draftmill.recipe import Recipe
+from draftmill.errors import RunError, SourceError, StorageError
+from draftmill.journal.folder import DatasetFolder
+from draftmill.ledger.opened import OpenedRun, open_run
+from draftmill.ledger.settings import Settings
+from draftmill.ledger.standing import Standing
 from draftmill.render.markers import Custom, custom
 from draftmill.verify import whole as wholes_
 from draftmill.verify.checks import CHECKS, Needs
@@ -69,16 +69,9 @@ def verify_run(
     cannot be read.
     """
     began = time.perf_counter()
-    folder = RunFolder(path)
-    settings = read_settings(folder)
-    if settings is None:
-        raise RunError(f"{path}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
-    recipe = Recipe.model_validate(settings.recipe)
-    names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
-    for name in only:
-        if name not in names:
-            raise UsageFault(f"no dataset {name!r}; there is {', '.join(names) or 'none'}")
-    chosen = only or tuple(name for name in names if name not in settings.left_out)
+    opened = open_run(path)
+    folder, settings, recipe = opened.folder, opened.settings, opened.recipe
+    chosen = opened.chosen(only)
     chosen = tuple(name for name in chosen if folder.dataset(name).rows.exists())
     if not chosen:
         raise RunError(f"{path}: there is no row to verify", "generate some first with `draftmill run`")
@@ -89,7 +82,7 @@ def verify_run(
     samples = {name: _sample(folder.dataset(name).rows) for name in chosen}
     mixed = zip_longest(*(found for found, _ in samples.values()))
     pairs = pairs_of(row for together in mixed for row in together if row)
-    jobs = [_of_run(folder, settings, recipe, name, samples[name], pairs) for name in chosen]
+    jobs = [_of_run(opened, name, samples[name], pairs) for name in chosen]
     wholes = _examined(jobs, workers, tell)
     for job, whole in zip(jobs, wholes, strict=True):
         _with_run(job, whole, folder.dataset(job.name), settings)
@@ -133,14 +126,8 @@ def verify_file(
     return _judged(str(path), [job], wholes, thresholds or {}, _not_made(wholes[0], habits, loaded), began)
 
 
-def _of_run(
-    folder: RunFolder,
-    settings: Settings,
-    recipe: Recipe,
-    name: str,
-    sampled: tuple[list[Row], int],
-    pairs: Pairs | None,
-) -> _Job:
+def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs: Pairs | None) -> _Job:
+    folder, settings, recipe = opened.folder, opened.settings, opened.recipe
     dataset, files = recipe.dataset(name), folder.dataset(name)
     spec = ModelSpec(
         str(folder.tokenizer.resolve()),
@@ -152,13 +139,7 @@ def _of_run(
     model = shared(spec)
     unsealed = folder.dataset(name)
     unsealed.prompts_seal = files.path / ".no-seal"  # whether it holds is a check of its own, and stops nothing
-    standing = load_standing(
-        unsealed,
-        samples=dataset.samples,
-        budget=dataset.budget,
-        counts=dataset.budget_counts,
-        vocab_size=settings.vocab_size,
-    )
+    standing = opened.standing(name, unsealed)
     counting = [
         (key(position, turn), offset)
         for position, offsets in standing.counting()
