@@ -31,7 +31,8 @@ def test_are_sequences_like_lists(numbers: list[int], data: st.DataObject) -> No
 def test_largest_and_first(numbers: list[int], token: int) -> None:
     packed = ids.packed(numbers)
     assert packed is not None
-    assert ids.largest(packed) == max(numbers)
+    read = ids.read(msgspec.json.encode(numbers))
+    assert ids.largest(numbers, packed) == ids.largest(read, packed) == max(numbers)
     assert ids.first(packed, numbers[-1]) == numbers.index(numbers[-1])
     assert ids.first(packed, token) == ([*numbers, token].index(token))
 

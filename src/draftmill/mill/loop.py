@@ -89,7 +89,7 @@ class Loop:
         self.paused = False
         self.clamped = 0
         self._lanes = [LaneQueue(name, _cap(lane.concurrency)) for name, lane in lanes.items()]
-        self._stop_ids = stop_ids
+        self._stop_ids = tuple(dict.fromkeys(stop_ids))
         self._limits = limits
         self._tell = tell
         self._load_log = load_log
@@ -338,7 +338,7 @@ class Loop:
             prompt_ids=ids,
             limit=limit,
             sampling=stream.sampling,
-            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
+            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)) if seat.own_stops else self._stop_ids,
             tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
             seed=seed,
             tell_every=min(max(self._limits.checkpoint or 1.0, len(self._calls) / _HEARD), _TELL_SECONDS),
