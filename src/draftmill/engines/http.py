@@ -67,7 +67,9 @@ class Http:
 
     async def ask(self, path: str, body: Mapping[str, Any], reply: ids.Apart[T]) -> tuple[T, bytes]:
         """Send JSON and wait as long as the server takes. Returns what ``reply`` makes of the answer."""
-        said = await self._call("POST", path, ids.encode(body), patient=True)
+        status, said = await self._send("POST", path, ids.encode(body), patient=True)
+        if status != 200:
+            raise faults.of_status(self.engine, self.name, status, self._clean(said))
         try:
             return reply.decode(said)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -132,8 +134,8 @@ class Http:
         try:
             session = self._session(patient)
             body = data and aiohttp.BytesPayload(data, content_type=_JSON)  # else aiohttp looks for its kind every time
-            async with session.request(method, self._at(path), data=body, allow_redirects=False) as response:
-                return response.status, await response.read()
+            response = await session.request(method, self._at(path), data=body, allow_redirects=False)
+            return response.status, await response.read()  # which lets go of the connection, however it ends
         except EngineError:
             raise
         except Exception as error:  # the cause is dropped: aiohttp's exceptions carry the request's headers
