@@ -88,6 +88,11 @@ class Apart(Generic[T]):
         return self._decode(said), b""
 
 
+def text_of(raw: msgspec.Raw, apart: bytes) -> bytes:
+    """The text of a list as it was decoded, where it may have been cut out."""
+    return apart if apart and raw == GONE else bytes(raw)
+
+
 def packed(ids: Sequence[int]) -> "array[int] | None":
     """The ids as unsigned numbers of one width; None where one is negative, or larger than any vocabulary."""
     if isinstance(ids, Ids):

@@ -146,8 +146,8 @@ class Http:
         return self._decode(said, event)
 
     def ids(self, raw: msgspec.Raw, apart: bytes = b"") -> Sequence[int]:
-        """The ids in a reply, ``apart`` where they were cut out. Raises the same faults as a reply that cannot be read."""
-        text = apart if apart and raw == ids.GONE else bytes(raw)
+        """The ids in a reply, or those cut ``apart`` from it. Raises the same faults as a reply that cannot be read."""
+        text = ids.text_of(raw, apart)
         try:
             return ids.read(text)
         except msgspec.DecodeError as error:
