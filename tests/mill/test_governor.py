@@ -94,16 +94,16 @@ def test_what_it_decides(changes: dict[str, Any], cap: int, ceiling: int, reason
     ("changes", "look"),
     [
         ({}, 2.0),
-        ({"rate": 400.0}, 2.0),
-        ({"running": 20, "rate": 500.0}, 1.25),  # 40 s until all that runs has ended
-        ({"running": 20, "rate": 5000.0}, 0.5),
-        ({"running": 20, "rate": 5000.0, "draining": True}, 2.0),
-        ({"running": 20, "rate": 5000.0, "growth": Growth()}, 0.5),
+        ({"rate": 40.0}, 2.0),
+        ({"rate": 100.0}, 1.25),  # 40 s until all that runs has ended: answers of 100 tokens
+        ({"rate": 1000.0}, 0.5),
+        ({"rate": 1000.0, "draining": True}, 2.0),
         ({"rate": None}, 2.0),
     ],
 )
 def test_it_looks_often_where_answers_end_often(changes: dict[str, Any], look: float) -> None:
-    assert governor().decide(msgspec.structs.replace(CALM, **changes)).look == pytest.approx(look)
+    signals = msgspec.structs.replace(CALM, growth=growing(1000), **{"rate": 10.0} | changes)
+    assert governor().decide(signals).look == pytest.approx(look)
 
 
 def test_requests_thrown_back_widen_the_margin_and_tokens_narrow_it() -> None:

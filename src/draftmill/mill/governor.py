@@ -4,8 +4,8 @@ Two numbers. The *ceiling* is worked out at every look at the server and holds u
 wait in its queue, and what is in flight must be expected to fit into its KV cache until it has ended, with a margin for
 chance; requests that are thrown back to be computed again widen the margin, tokens generated without that narrow it.
 Between two looks each answer that ends is replaced unseen, so that a server whose answers are short is looked at more
-often. The *cap* is slow and bounds the ceiling: it grows until more at once generate no faster, since a server that is short
-of arithmetic has no other sign.
+often. The *cap* is slow and bounds the ceiling: it grows until more at once generate no faster, since a server that is
+short of arithmetic has no other sign.
 """
 
 from math import inf, log2
@@ -24,7 +24,7 @@ _TURN = 1 / 32  # of what runs may end until then: if the server admits nobody i
 _MARGIN = 2.25  # standard deviations of what the cache will hold are kept free at first,
 _LEAST, _WIDEST = 2.0, 4.0  # at least and at most
 _WIDER = 1.0  # standard deviations more where all that runs is thrown back, and in proportion
-_BACK = 0.008  # of what runs may be thrown back for each cacheful of tokens generated: under 1 % is computed again
+_BACK = 0.011  # of what runs may be thrown back for each cacheful of tokens generated: under 1 % is computed again
 _STEP = 1.25  # the most that the cap grows by at once
 _SETTLE = 20.0  # seconds between two steps up: the generation rate has to tell first what the last one brought
 _CUT = 0.9  # of the cap stays where requests are thrown back by a server that shows no KV cache
@@ -53,8 +53,8 @@ class Signals(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """``ceiling``: the most that may be in flight until the next look, in ``look`` seconds. ``reason``: what there is to
-    be told, or ""."""
+    """``ceiling``: the most that may be in flight until the next look, in ``look`` seconds. ``reason``: what there is
+    to be told, or ""."""
 
     cap: int
     ceiling: int
