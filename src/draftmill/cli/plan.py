@@ -87,7 +87,7 @@ def planned(
     """The recipe with what the command line lays over its plan, and everything that the plan rests on."""
     if only:
         recipe = recipe.model_copy(update={"datasets": [d for d in recipe.datasets if d.name in only]})
-    recipe = recipe.model_copy(update={"plan": _settings(recipe, with_)})
+    recipe = recipe.model_copy(update={"plan": _located(_settings(recipe, with_), base)})
     return recipe, *gather(recipe, base, folder, ask=ask)
 
 
@@ -154,11 +154,10 @@ def _ports(recipe: "Recipe") -> tuple[int, ...]:
     """The ports of this machine at which the recipe's engines are, in their order."""
     from urllib.parse import urlsplit
 
-    from draftmill.capacity.launch import HERE
+    from draftmill.cli.launching import local
     from draftmill.recipe import server_of
 
-    urls = [urlsplit(server_of(spec.url)) for spec in recipe.engines if spec.url]
-    return tuple(url.port for url in urls if url.hostname == HERE and url.port)
+    return tuple(port for spec in recipe.engines if local(spec) and (port := urlsplit(server_of(spec.url or "")).port))
 
 
 def _cap(recipe: "Recipe") -> int | None:
@@ -185,6 +184,14 @@ def _settings(recipe: "Recipe", laid: Sequence[str]) -> "Plan":
     for text in laid:
         plan = _changed(plan, _values(text, "--with"), "--with", text)
     return plan
+
+
+def _located(plan: "Plan", base: Path) -> "Plan":
+    """A command that lies in a folder is looked for beside the recipe, as all of its paths are."""
+    if not plan.command or "/" not in plan.command[0]:
+        return plan
+    place = (base / Path(plan.command[0]).expanduser()).absolute()  # not resolved: an environment is found by its link
+    return plan.changed({"command": [str(place), *plan.command[1:]]}) if place.exists() else plan
 
 
 def _variants(plan: "Plan", texts: list[str]) -> "dict[str, Plan]":
