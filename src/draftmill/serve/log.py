@@ -1,9 +1,11 @@
 """A server's log since one of its starts."""
 
+import re
 from pathlib import Path
 
-_TAIL = 1 << 18  # bytes at its end that a death is explained by
+_TAIL = 1 << 20  # bytes at its end that a death is explained by
 _LINES = 400
+_DEBUGGER = re.compile(r"\[New LWP |#\d+ |\d+\t|\[Thread debugging")  # llama.cpp calls gdb when it aborts
 _START = 4 << 20  # bytes of a start that are read for its figures
 
 
@@ -25,8 +27,9 @@ class StartLog:
         return self._read(self._begin, _START)
 
     def tail(self) -> list[str]:
-        """The last lines."""
-        return self._read(max(self._begin, self.size() - _TAIL), _TAIL)[-_LINES:]
+        """The last lines, without what a debugger adds to them."""
+        lines = self._read(max(self._begin, self.size() - _TAIL), _TAIL)
+        return [line for line in lines if not _DEBUGGER.match(line)][-_LINES:]
 
     def _read(self, offset: int, length: int) -> list[str]:
         try:

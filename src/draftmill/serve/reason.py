@@ -125,6 +125,8 @@ _WORDINGS: tuple[tuple[Reason, tuple[str, ...]], ...] = (
 _TABLE = tuple((reason, [re.compile(text) for text in texts]) for reason, texts in _WORDINGS)
 _KILLED = re.compile(r"exit ?code:? ?-9\b|exitcode=-9|SIGKILL", re.IGNORECASE)
 _EAGAIN = re.compile(r"Resource temporarily unavailable")
+_CODE = re.compile(r"\s*(?:\(.*?\) .*?)?\s(?:raise|return) |\s*raise ")  # a line of source in a traceback
+_ERROR = re.compile(r"\b\w*(?:Error|Exception)\b: |\berror: | E ", re.ASCII)
 _LONG = 300  # characters of a line that is shown
 
 
@@ -143,13 +145,14 @@ def why(code: int | None, tail: Sequence[str], kernel: Sequence[str] = (), *, se
         if served and reason in _OF_A_START:
             continue
         for line in tail:
-            if any(pattern.search(line) for pattern in patterns):
+            if not _CODE.match(line) and any(pattern.search(line) for pattern in patterns):
                 return Death(reason, line.strip()[:_LONG])
     if number == signal.SIGABRT and (refused := next(filter(_EAGAIN.search, tail), None)):
         return Death(Reason.HOST_MEMORY, f"no more threads: {refused.strip()}"[:_LONG])
     if number is not None:
         return Death(Reason.SIGNAL, f"ended by {signal.Signals(number).name}")
-    last = next((line.strip() for line in reversed(tail) if line.strip()), "its log is empty")
+    said = [line.strip() for line in tail if line.strip()]
+    last = next(filter(_ERROR.search, reversed(said)), said[-1] if said else "its log is empty")
     return Death(Reason.UNKNOWN, f"exit code {code}: {last}"[:_LONG])
 
 
