@@ -104,7 +104,8 @@ class Fleet:
 
     async def ended(self) -> None:
         """Until every server is given up. Raises ServerError then."""
-        await asyncio.gather(*self._tasks)
+        await asyncio.wait(self._tasks)
+        self._raise_faults()
         if self.error:
             raise self.error
 
