@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.serve.reason import Reason, why
+from draftmill.serve.reason import Reason, failed, why
 
 # exit code, reason, line: SGLang 0.5.23, vLLM 0.32 and llama.cpp as they wrote it here, or as it stands in their source
 TABLE = Path(__file__).with_name("deaths.tsv").read_text().splitlines()
@@ -54,3 +54,19 @@ def test_the_evidence_is_no_line_of_source() -> None:
 def test_the_signal_is_named_and_the_last_error_of_an_unknown_death() -> None:
     assert why(-11, []).evidence == "ended by SIGSEGV"
     assert why(1, ["KeyError: 'x'", "  warnings.warn('resource_tracker')"]).evidence == "exit code 1: KeyError: 'x'"
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        (["INFO: loading weights"], None),
+        (
+            ["ERROR [core.py:1510] EngineCore failed to start.", "Exception: WorkerProc initialization failed"],
+            "unknown",
+        ),
+        (["torch.OutOfMemoryError: CUDA out of memory.", "[shutdown] Executor: waiting for worker exit"], "gpu_memory"),
+    ],
+)
+def test_a_server_that_hangs_at_its_own_end_has_failed_already(tail: list[str], reason: str | None) -> None:
+    death = failed(tail)
+    assert (death and death.reason.value) == reason

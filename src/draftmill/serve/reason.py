@@ -124,6 +124,7 @@ _WORDINGS: tuple[tuple[Reason, tuple[str, ...]], ...] = (
 )
 _TABLE = tuple((reason, [re.compile(text) for text in texts]) for reason, texts in _WORDINGS)
 _KILLED = re.compile(r"exit ?code:? ?-9\b|exitcode=-9|SIGKILL", re.IGNORECASE)
+_HOPELESS = re.compile(r"EngineCore failed to start|Engine core initialization failed|Scheduler hit an exception")
 _EAGAIN = re.compile(r"Resource temporarily unavailable")
 _CODE = re.compile(r"\s*(?:\(.*?\) .*?)?\s(?:raise|return) |\s*raise ")  # a line of source in a traceback
 _ERROR = re.compile(r"\b\w*(?:Error|Exception)\b: |\berror: | E ", re.ASCII)
@@ -153,7 +154,16 @@ def why(code: int | None, tail: Sequence[str], kernel: Sequence[str] = (), *, se
         return Death(Reason.SIGNAL, f"ended by {signal.Signals(number).name}")
     said = [line.strip() for line in tail if line.strip()]
     last = next(filter(_ERROR.search, reversed(said)), said[-1] if said else "its log is empty")
-    return Death(Reason.UNKNOWN, f"exit code {code}: {last}"[:_LONG])
+    how = "" if code is None else f"exit code {code}: "
+    return Death(Reason.UNKNOWN, f"{how}{last}"[:_LONG])
+
+
+def failed(tail: Sequence[str]) -> Death | None:
+    """Why a server that still runs will never be ready, as far as its log says so: some hang at their own end."""
+    death = why(None, tail)
+    if death.reason is not Reason.UNKNOWN:
+        return death
+    return death if any(_HOPELESS.search(line) for line in tail) else None
 
 
 def _signal(code: int | None) -> int | None:

@@ -21,10 +21,11 @@ from draftmill.serve import gpu_memory, remedy, startup
 from draftmill.serve.child import Child
 from draftmill.serve.log import StartLog
 from draftmill.serve.readiness import first_token
-from draftmill.serve.reason import Death, Reason, why
+from draftmill.serve.reason import Death, Reason, failed, why
 from draftmill.serve.remedy import Again, Past
 
 _LOOK = 0.3  # seconds between two tries of a server that starts
+_SILENT = 30.0  # seconds without a word after which a log that told of a failure is believed
 _REFUSED = 60.0  # seconds for which a server that starts may refuse us as if we were set up wrongly
 
 Tell = Callable[[str, str, str], None]
@@ -116,10 +117,9 @@ class Replica:
         self._tell("starting", self.name, f"process {child.pid} at {self.url}, log {self._log_path}")
         ready: float | None = None
         try:
-            identity, stuck = await self._begin(child, log)
-            if stuck:
-                await child.stop()
-                return Death(Reason.STUCK, stuck), None
+            identity, hopeless = await self._begin(child, log)
+            if hopeless:
+                return hopeless, None
             if identity is not None:
                 ready = time.monotonic()
                 self._read(identity, log, ready - began)
@@ -137,9 +137,9 @@ class Replica:
             said.append(f"the control group's memory limit was reached: {more} killed (oom_kill)")
         return why(over.code, log.tail(), said, served=ready is not None), served
 
-    async def _begin(self, child: Child, log: StartLog) -> tuple[Identity | None, str]:
-        """Wait for the first token. Returns what the server is, or None where it died or shall end; and why it is taken
-        for stuck."""
+    async def _begin(self, child: Child, log: StartLog) -> tuple[Identity | None, Death | None]:
+        """Wait for the first token. Returns what the server is, or None where it died or shall end; and why there is no
+        point in waiting any longer for one that lives."""
         heard, size, refused = time.monotonic(), log.size(), None
         last = ""
         while not (child.over.done() or self._stopping.is_set()):
@@ -150,7 +150,7 @@ class Replica:
             results = await asyncio.gather(trial, return_exceptions=True)
             match results[0]:
                 case Identity() as identity if not child.over.done():
-                    return identity, ""
+                    return identity, None
                 case SetupFault() as fault:
                     refused = refused or time.monotonic()
                     last = fault.message
@@ -164,11 +164,14 @@ class Replica:
             if log.size() != size:
                 heard, size = now, log.size()
             if refused and now - refused > _REFUSED:
-                return None, f"it answers, and refuses a first token: {last}"
+                return None, Death(Reason.STUCK, f"it answers, and refuses a first token: {last}")
             if now - heard > self._stall:
-                return None, f"nothing new in its log for {self._stall:.0f} s, and no token: {last}"
+                said = f"nothing new in its log for {self._stall:.0f} s, and no token: {last}"
+                return None, Death(Reason.STUCK, said)
+            if now - heard > _SILENT and (hopeless := failed(log.tail())):
+                return None, hopeless
             await _first(child.over, self._stopping.wait(), asyncio.sleep(_LOOK))
-        return None, ""
+        return None, None
 
     def _read(self, identity: Identity, log: StartLog, seconds: float) -> None:
         """It is ready: say what it holds, and how far off the plan was."""
