@@ -55,6 +55,10 @@ def events(folder: Path) -> list[tuple[str, str]]:
     return [(line["kind"], line["message"]) for line in read_jsonl(path)] if path.exists() else []
 
 
+def lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
 def server(planned: Launch) -> int:
     """The process that listens, and leads all others of the server."""
     found = with_words("--port", str(planned.ports[0]))
@@ -111,7 +115,7 @@ def test_vllm_under_a_limit_of_memory_gets_less(tmp_path: Path) -> None:
 
 def test_vllm_without_its_model_is_given_up_at_once(tmp_path: Path) -> None:
     planned = launch("vllm", model=str(tmp_path / "nowhere"))
-    with pytest.raises(ServerError, match="server 0: model: .*nowhere"):
+    with pytest.raises(ServerError, match=r"server 0: model: .*nowhere"):
         asyncio.run(Fleet(planned, ServeFolder(tmp_path / "serve"), print).start())
     assert [kind for kind, _ in events(tmp_path / "serve")] == ["starting", "died", "given up"]
 
@@ -139,8 +143,7 @@ def test_a_run_whose_vllm_is_killed_half_way_has_every_row_once(tmp_path: Path) 
     words = command("run", recipe, "--out", run, "--serve")
     with subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE, text=True) as process:
         try:
-            there = lambda: journal.exists() and len(journal.read_text().splitlines()) > 12  # noqa: E731
-            until(lambda: process.poll() is not None or there(), START_SECONDS)
+            until(lambda: process.poll() is not None or lines(journal) > 12, START_SECONDS)
             os.kill(server(Launch(kind="vllm", model="", context=1, ports=(port,))), signal.SIGKILL)
             said = process.communicate(timeout=START_SECONDS)[1]
         finally:

@@ -70,3 +70,9 @@ def test_the_signal_is_named_and_the_last_error_of_an_unknown_death() -> None:
 def test_a_server_that_hangs_at_its_own_end_has_failed_already(tail: list[str], reason: str | None) -> None:
     death = failed(tail)
     assert (death and death.reason.value) == reason
+
+
+def test_a_server_that_kills_itself_was_not_killed() -> None:
+    tail = ["ValueError: no such thing", "Received sigquit from a child process. It usually means the child failed."]
+    death = why(-9, tail)
+    assert death.reason is Reason.UNKNOWN and "ValueError: no such thing" in death.evidence

@@ -77,7 +77,7 @@ def plan(
         figures["simulated"] = {"seconds": report.seconds, "rate": report.rate, "recomputed": report.recomputed}
     if json:
         typer.echo(msgspec.json.encode(figures).decode())
-    plan_page.ending(sheet, facts, force=force)
+    plan_page.ending(sheet, facts, recipe, force=force)
     raise typer.Exit(0 if force or not sheet.refusals else 1)
 
 

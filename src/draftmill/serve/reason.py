@@ -40,6 +40,7 @@ _WORDINGS: tuple[tuple[Reason, tuple[str, ...]], ...] = (
         Reason.NO_POOL,
         (
             r"Not enough memory\. Please try to increase --mem-fraction-static",  # SGLang
+            r"Loaded weights leave no GPU memory for the KV cache",
             r"No available memory for the cache blocks",  # vLLM
             r"KV cache is needed, which is larger than the available KV cache",
             r"max seq len \(\d+\) is larger than the maximum number of tokens that can be stored in KV cache",
@@ -119,11 +120,17 @@ _WORDINGS: tuple[tuple[Reason, tuple[str, ...]], ...] = (
     ),
     (
         Reason.COMMAND,
-        (r"No module named", r"PackageNotFoundError", r"ModuleNotFoundError"),
+        (
+            r"python\S*: No module named",
+            r"Error while finding module specification",
+            r"PackageNotFoundError: ",
+            r"ModuleNotFoundError: ",
+        ),
     ),
 )
 _TABLE = tuple((reason, [re.compile(text) for text in texts]) for reason, texts in _WORDINGS)
 _KILLED = re.compile(r"exit ?code:? ?-9\b|exitcode=-9|SIGKILL", re.IGNORECASE)
+_OWN_END = re.compile(r"Received sigquit from a child process|kill_process_tree called")  # SGLang ends by SIGKILL
 _HOPELESS = re.compile(r"EngineCore failed to start|Engine core initialization failed|Scheduler hit an exception")
 _EAGAIN = re.compile(r"Resource temporarily unavailable")
 _CODE = re.compile(r"\s*(?:\(.*?\) .*?)?\s(?:raise|return) |\s*raise ")  # a line of source in a traceback
@@ -150,7 +157,7 @@ def why(code: int | None, tail: Sequence[str], kernel: Sequence[str] = (), *, se
                 return Death(reason, line.strip()[:_LONG])
     if number == signal.SIGABRT and (refused := next(filter(_EAGAIN.search, tail), None)):
         return Death(Reason.HOST_MEMORY, f"no more threads: {refused.strip()}"[:_LONG])
-    if number is not None:
+    if number is not None and not any(map(_OWN_END.search, tail)):
         return Death(Reason.SIGNAL, f"ended by {signal.Signals(number).name}")
     said = [line.strip() for line in tail if line.strip()]
     last = next(filter(_ERROR.search, reversed(said)), said[-1] if said else "its log is empty")
