@@ -97,7 +97,7 @@ def test_a_server_that_crashes_comes_back_and_leaves_nothing(tmp_path: Path, kin
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
 def test_vllm_under_a_limit_of_memory_gets_less(tmp_path: Path) -> None:
     """8 GiB of KV cache do not fit under the limit; what it is backed off to does."""
-    planned = launch("vllm", command=("prlimit", f"--as={int(11.5 * GIB)}", *VLLM), kv_space=8 * GIB)
+    planned = launch("vllm", command=("prlimit", f"--as={int(10 * GIB)}", *VLLM), kv_space=8 * GIB)
 
     async def body() -> None:
         fleet = Fleet(planned, ServeFolder(tmp_path), print)
