@@ -1,6 +1,8 @@
 """From a plan to servers: what ``serve`` and ``run --serve`` share."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from draftmill.plan.facts import Facts
     from draftmill.plan.sheet import Sheet
     from draftmill.recipe import EngineSpec, Recipe
+    from draftmill.serve.beside import Beside
     from draftmill.serve.fleet import Fleet
 
 _KEYS = {"vllm": "VLLM_API_KEY", "llamacpp": "LLAMA_API_KEY"}
@@ -64,6 +67,37 @@ def served(recipe: "Recipe", launch: "Launch") -> "Recipe":
     ]
     others = [spec for spec in recipe.engines if spec.kind != EMBEDDED and spec not in here[: len(ours)]]
     return recipe.model_copy(update={"engines": [*ours, *others]})
+
+
+def with_servers(recipe: "Recipe", base: Path, folder: Path) -> "Recipe":
+    """The recipe with the servers that will be launched as its engines."""
+    from draftmill.cli.plan import planned
+    from draftmill.plan.sheet import launch
+
+    settled, facts, _ = planned(recipe, base, folder, ())
+    return served(recipe, launch(settled.plan, facts))
+
+
+@contextmanager
+def servers(recipe: "Recipe", base: Path, folder: Path, only: tuple[str, ...]) -> "Iterator[Beside]":
+    """The planned servers while the context is open. Raises UsageFault where the plan refuses them."""
+    from draftmill.cli import plan_page
+    from draftmill.cli.plan import planned
+    from draftmill.errors import RunError
+    from draftmill.plan.sheet import draw
+    from draftmill.serve.beside import beside
+    from draftmill.serve.fleet import STALL
+
+    settled, facts, demands = planned(recipe, base, folder, (), only)
+    sheet = draw(settled.plan, facts, demands)
+    plan_page.server(sheet, facts)
+    if refused(sheet, force=False):
+        raise RunError(
+            "the plan refuses this server, so nothing was started",
+            "change the plan, or start it with `draftmill serve --force` and run without --serve",
+        )
+    with beside(lambda: fleet_of(settled, sheet, facts, folder, STALL)) as kept:
+        yield kept
 
 
 def refused(sheet: "Sheet", *, force: bool) -> bool:

@@ -57,6 +57,7 @@ def plan(
 
     from draftmill import recipe as recipes
     from draftmill.cli import plan_page, simulation
+    from draftmill.cli.console import command
     from draftmill.plan.sheet import draw
 
     laid = overrides(only=only, samples=samples, budget=budget, concurrency=concurrency, max_new_tokens=max_new_tokens)
@@ -77,7 +78,9 @@ def plan(
         figures["simulated"] = {"seconds": report.seconds, "rate": report.rate, "recomputed": report.recomputed}
     if json:
         typer.echo(msgspec.json.encode(figures).decode())
-    plan_page.ending(sheet, facts, recipe, force=force)
+    laid_over = [word for text in with_ or [] for word in ("--with", text)]
+    serve = command("draftmill", "serve", recipe, *(("--out", out) if out else ()), *laid_over)
+    plan_page.ending(sheet, facts, serve, force=force)
     raise typer.Exit(0 if force or not sheet.refusals else 1)
 
 

@@ -1,7 +1,6 @@
 """A plan as a page that a person can decide from."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from rich.text import Text
 
@@ -33,8 +32,8 @@ def show(sheet: Sheet, facts: Facts, demands: Sequence[Demand]) -> None:
         label("note", note, style="yellow")
 
 
-def ending(sheet: Sheet, facts: Facts, recipe: Path, *, force: bool) -> None:
-    """What is refused, or the command and who runs it."""
+def ending(sheet: Sheet, facts: Facts, serve: str, *, force: bool) -> None:
+    """What is refused, or the command, and that ``serve`` runs it."""
     refusals(sheet, force=force)
     if sheet.refusals and not force:
         advise("--force prints the command all the same")
@@ -46,7 +45,7 @@ def ending(sheet: Sheet, facts: Facts, recipe: Path, *, force: bool) -> None:
     for line in sheet.launch:
         err.print(Text(f"  {line}"))
     err.print()
-    advise(f"`draftmill serve {recipe}` starts that, says how far off this plan was, and keeps it alive")
+    advise(f"`{serve}` starts that, says how far off this plan was, and keeps it alive")
 
 
 def refusals(sheet: Sheet, *, force: bool) -> None:

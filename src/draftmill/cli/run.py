@@ -60,6 +60,8 @@ def run(
     Example: draftmill run recipe.yaml --serve
     """
     from draftmill import recipe as recipes
+    from draftmill.cli.console import command
+    from draftmill.cli.launching import servers, with_servers
     from draftmill.mill.loop import Limits
 
     loaded = recipes.load(
@@ -88,8 +90,8 @@ def run(
         metrics_port=metrics_port,
         servers=(lambda: servers(loaded, recipe.parent, folder, tuple(only or ()))) if serve else None,
     )
-    kept = "".join(f" --{name}" for name, asked in {"native-tools": native_tools, "serve": serve}.items() if asked)
-    again = f"draftmill run {recipe} --out {folder}{kept}"
+    options = ("--native-tools" if native_tools else "", "--serve" if serve else "")
+    again = command("draftmill", "run", recipe, "--out", folder, *options)
     raise typer.Exit(finish(result, again, folder, limited=bool(limit), json=json))
 
 
@@ -133,40 +135,7 @@ def mill(
     return result
 
 
-def with_servers(recipe: "Recipe", base: Path, folder: Path) -> "Recipe":
-    """The recipe with the servers that will be launched as its engines."""
-    from draftmill.cli.launching import served
-    from draftmill.cli.plan import planned
-    from draftmill.plan.sheet import launch
-
-    settled, facts, _ = planned(recipe, base, folder, ())
-    return served(recipe, launch(settled.plan, facts))
-
-
-@contextmanager
-def servers(recipe: "Recipe", base: Path, folder: Path, only: tuple[str, ...]) -> "Iterator[Beside]":
-    """The planned servers while the context is open. Raises UsageFault where the plan refuses them."""
-    from draftmill.cli import plan_page
-    from draftmill.cli.launching import fleet_of, refused
-    from draftmill.cli.plan import planned
-    from draftmill.errors import RunError
-    from draftmill.plan.sheet import draw
-    from draftmill.serve.beside import beside
-    from draftmill.serve.fleet import STALL
-
-    settled, facts, demands = planned(recipe, base, folder, (), only)
-    sheet = draw(settled.plan, facts, demands)
-    plan_page.server(sheet, facts)
-    if refused(sheet, force=False):
-        raise RunError(
-            "the plan refuses this server, so nothing was started",
-            "change the plan, or start it with `draftmill serve --force` and run without --serve",
-        )
-    with beside(lambda: fleet_of(settled, sheet, facts, folder, STALL)) as kept:
-        yield kept
-
-
-def finish(result: "Result", command: str, folder: Path, *, limited: bool = False, json: bool = False) -> int:
+def finish(result: "Result", again: str, folder: Path, *, limited: bool = False, json: bool = False) -> int:
     """Say how it ended and how to go on. Returns the exit status."""
     import msgspec
 
@@ -190,7 +159,7 @@ def finish(result: "Result", command: str, folder: Path, *, limited: bool = Fals
     elif not result.owed:
         nothing = "" if start.answers or start.failed else "nothing to do: "
         label("done", f"{nothing}every prompt is settled and its row is written", style="green")
-    next_steps(result, command, str(folder))
+    next_steps(result, again, str(folder))
     return exit_code(result, limited=limited)
 
 

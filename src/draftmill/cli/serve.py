@@ -45,7 +45,7 @@ def serve(
 
     from draftmill import recipe as recipes
     from draftmill.cli import plan_page
-    from draftmill.cli.console import advise, label
+    from draftmill.cli.console import advise, command, label
     from draftmill.cli.launching import fleet_of, refused
     from draftmill.cli.plan import planned
     from draftmill.plan.sheet import draw
@@ -62,7 +62,7 @@ def serve(
 
     def ready() -> None:
         label("serving", f"{', '.join(fleet.urls)}; Ctrl-C ends it", style="green")
-        advise(f"generate with: draftmill run {recipe}{f' --out {out}' if out else ''}")
+        advise(f"generate with: {command('draftmill', 'run', recipe, *(('--out', out) if out else ()))}")
 
     if number := asyncio.run(_keep(fleet, ready)):
         raise typer.Exit(128 + number)

@@ -124,7 +124,11 @@ class Embedded(LlamaCpp):
         """
         if self._wanted and self.pid is None:
             await self._revive()
-        return await super().identify()
+        identity, asked = await super().identify(), self._shape.context
+        if identity.context is None or identity.context <= asked:
+            return identity
+        # llama.cpp rounds a slot's context up to whole 256: what was asked for holds
+        return msgspec.structs.replace(identity, context=asked, max_prompt=asked - 1)
 
     async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         try:
