@@ -6,7 +6,21 @@ from typing import Annotated
 import typer
 
 from draftmill import __version__
-from draftmill.cli import adopt, control, drift, export, init, monitor, plan, prepare, quickstart, report, run, verify
+from draftmill.cli import (
+    adopt,
+    control,
+    drift,
+    export,
+    init,
+    monitor,
+    plan,
+    prepare,
+    quickstart,
+    report,
+    run,
+    serve,
+    verify,
+)
 from draftmill.cli.console import say_error
 from draftmill.errors import DraftmillError, StorageError
 
@@ -21,6 +35,7 @@ app = typer.Typer(
 app.command()(quickstart.quickstart)
 app.command()(init.init)
 app.command()(plan.plan)
+app.command()(serve.serve)
 app.command()(prepare.prepare)
 app.command()(adopt.adopt)
 app.command()(run.run)
