@@ -6,7 +6,21 @@ from typing import Annotated
 import typer
 
 from draftmill import __version__
-from draftmill.cli import adopt, control, drift, export, init, monitor, plan, prepare, quickstart, report, run, verify
+from draftmill.cli import (
+    adopt,
+    control,
+    diff,
+    drift,
+    export,
+    init,
+    monitor,
+    plan,
+    prepare,
+    quickstart,
+    report,
+    run,
+    verify,
+)
 from draftmill.cli.console import say_error
 from draftmill.errors import DraftmillError, StorageError
 
@@ -29,6 +43,7 @@ app.command()(report.report)
 app.command()(control.control)
 app.command()(drift.drift)
 app.command()(verify.verify)
+app.command()(diff.diff)
 app.command()(export.export)
 
 
