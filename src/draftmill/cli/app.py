@@ -8,6 +8,7 @@ import typer
 from draftmill import __version__
 from draftmill.cli import (
     adopt,
+    compare,
     control,
     diff,
     drift,
@@ -43,6 +44,7 @@ app.command()(report.report)
 app.command()(control.control)
 app.command()(drift.drift)
 app.command()(verify.verify)
+app.command()(compare.compare)
 app.command()(diff.diff)
 app.command()(export.export)
 

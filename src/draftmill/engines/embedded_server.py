@@ -14,7 +14,7 @@ import msgspec
 
 
 class Config(msgspec.Struct, frozen=True):
-    """``context`` is tokens a slot."""
+    """``context`` is tokens a slot, ``kv`` llama.cpp's type of what is kept of them."""
 
     gguf: str
     slots: int
@@ -22,6 +22,7 @@ class Config(msgspec.Struct, frozen=True):
     threads: int
     prompt_cache: bool
     key: str
+    kv: str = "f16"
 
     def __repr__(self) -> str:
         return f"Config({self.gguf})"  # no key
@@ -57,6 +58,9 @@ def _serve(config: Config) -> "xllamacpp.Server":  # type: ignore[name-defined] 
     params.n_ctx = config.slots * config.context
     params.fit_params = False  # it would lower the context to fit the memory
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = config.threads
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.kv.upper()}"]
+    if config.kv.startswith("q"):  # quantised values are read by flash attention alone
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.cache_prompt = config.prompt_cache
     params.cache_ram_mib = 512 if config.prompt_cache else 0  # 8 GiB by default
     params.n_threads_http = 512  # each waiting generation holds one, and /metrics must still get through

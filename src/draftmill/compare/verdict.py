@@ -1,0 +1,63 @@
+"""What a difference between two engines means: a table of cases over intervals and one tolerance."""
+
+from enum import StrEnum
+
+import msgspec
+
+from draftmill.compare.interval import Interval
+
+TOLERANCE = 0.02  # share of tokens refused; docs/compare.md has where it comes from
+
+
+class Verdict(StrEnum):
+    """In order: each is worse than the one before it."""
+
+    NOISE = "within the noise"
+    TOLERATED = "differs, within tolerance"
+    UNDECIDED = "undecided: too few prompts"
+    BEYOND = "differs beyond tolerance"
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """One figure: ``value`` between A and B, ``floor`` the same between A and A again, and ``excess``, the first less
+    the second with its interval over prompts. ``tolerance`` is the most of it that passes, None where it only explains;
+    ``verdict`` is what that makes of it."""
+
+    name: str
+    unit: str
+    value: float
+    floor: float | None
+    excess: Interval
+    tolerance: float | None
+    verdict: Verdict
+
+
+def judge(excess: Interval, tolerance: float | None, *, decides: bool = False) -> Verdict:
+    """The verdict on one effect, whichever its sign.
+
+    The effect that ``decides`` passes only where its whole interval lies below the tolerance; of the others only what
+    was shown counts, since a few dozen prompts never bound a mean length.
+    """
+    low = max(excess.low, -excess.high, 0.0)
+    high = max(abs(excess.low), abs(excess.high))
+    if tolerance is not None and low > tolerance:
+        return Verdict.BEYOND
+    if decides and tolerance is not None and not high <= tolerance:
+        return Verdict.UNDECIDED
+    return Verdict.TOLERATED if low > 0 else Verdict.NOISE
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """The verdict on all effects together."""
+    order = list(Verdict)
+    return max(verdicts, key=order.index, default=Verdict.NOISE)
+
+
+def prompts_needed(prompts: int, excess: Interval, tolerance: float) -> int | None:
+    """About how many prompts would tell on which side of the tolerance an effect lies; None where it lies on it.
+
+    An interval narrows with the root of their number.
+    """
+    apart = abs(tolerance - abs(excess.value))
+    half = max(excess.high - excess.value, excess.value - excess.low)
+    return None if apart < half / 30 else round(prompts * (half / apart) ** 2 * 1.1) + 1
