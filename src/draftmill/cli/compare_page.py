@@ -6,9 +6,16 @@ from pathlib import Path
 from draftmill.cli.console import advise, count, duration, err, label, many, table
 from draftmill.compare.comparison import Comparison, Side
 from draftmill.compare.hear import Plan
-from draftmill.compare.verdict import Effect, Verdict
+from draftmill.compare.verdict import Effect, Kind, Verdict
 
-_COLOURS = {Verdict.NOISE: "green", Verdict.TOLERATED: "green", Verdict.UNDECIDED: "yellow", Verdict.BEYOND: "red"}
+_COLOURS = {
+    Verdict.NOISE: "green",
+    Verdict.SHOWN: "",
+    Verdict.TOLERATED: "green",
+    Verdict.UNDECIDED: "yellow",
+    Verdict.BEYOND: "red",
+}
+_TABLES = ((Kind.DISTANCE, "distance", "A to A", "A to B"), (Kind.SHIFT, "shift", "A", "B"))
 _TOLD = 10.0  # seconds between two lines of progress
 
 
@@ -45,10 +52,12 @@ def show(done: Comparison, out: Path) -> None:
         label(name, _side(side, done.prompts))
     label("scored", f"{many(done.scored, 'token')} of both, {done.top} likeliest ids each, in {duration(done.seconds)}")
     err.print()
-    columns = [("effect", ""), ("unit", "")]
-    columns += [(h, "right") for h in ("A and B", "A and A", "excess", "interval", "passes")] + [("", "")]
-    err.print(table(columns, [_line(e) for e in done.effects], spare=("unit", "passes")))
-    err.print()
+    for kind, what, base, apart in _TABLES:
+        headings = (base, apart, "excess" if kind is Kind.DISTANCE else "shift", "interval", "passes")
+        columns = [(what, ""), ("unit", ""), *((heading, "right") for heading in headings), ("", "")]
+        lines = [_line(effect) for effect in done.effects if effect.kind is kind]
+        err.print(table(columns, lines, spare=("unit", "passes")))
+        err.print()
     if done.partings:
         shares = ", ".join(f"{p.share:.0%} by id {p.ids}" for p in done.partings)
         last = done.partings[-1]
@@ -75,8 +84,8 @@ def _line(effect: Effect) -> tuple[str, ...]:
     return (
         effect.name,
         effect.unit,
+        figure(effect.base),
         figure(effect.value),
-        figure(effect.floor),
         figure(excess.value),
         f"{figure(excess.low)} to {figure(excess.high)}",
         figure(effect.tolerance),

@@ -108,7 +108,7 @@ def sentence(verdict: Verdict, found: Sequence[Effect], prompts: int) -> tuple[s
                 "B can take A's place for making data",
             )
         case Verdict.TOLERATED:
-            others = [e.name for e in found if e is not effect and e.verdict is Verdict.TOLERATED]
+            others = [e.name for e in found if e is not effect and e.verdict is not Verdict.NOISE]
             more = "" if effect.verdict is Verdict.TOLERATED else f"; it shows in {', '.join(others)}"
             return (
                 f"{refused}; {tolerance:.1%} are allowed{more}",

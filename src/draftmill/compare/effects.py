@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from draftmill.compare.distance import Distance, distance, first_difference, survival
-from draftmill.compare.interval import Floats, interval, less, ratio, resamples
-from draftmill.compare.verdict import Effect, judge
+from draftmill.compare.interval import Contrast, Floats, interval, resamples
+from draftmill.compare.verdict import Effect, Kind, judge
 from draftmill.engines.protocol import Scored
 from draftmill.records import Finish
 
@@ -84,37 +84,34 @@ def effects(
     told = all(d.kl is not None for d in (*one, *two, *floor, *floor_two))
     tokens = _sums(one, two, attrgetter("ids"))
     asked: list[_Asked] = []
-    for name, unit, field, most in _DISTANCES:
+    for name, unit, field, decides in _DISTANCES:
         if told or field in ("refused", "absolute"):
-            pair = [_sums(*sides, attrgetter(field)) for sides in ((one, two), (floor, floor_two))]
-            asked.append(
-                _Asked(name, unit, ratio(pair[0], tokens), ratio(pair[1], tokens), tolerance if most else None)
-            )
+            apart, noise = _sums(one, two, attrgetter(field)), _sums(floor, floor_two, attrgetter(field))
+            contrast = Contrast(apart, tokens, noise, tokens)
+            asked.append(_Asked(name, Kind.DISTANCE, unit, contrast, tolerance if decides else None))
     pairs = _parted(heard.greedy_a, heard.greedy_b), _parted(heard.greedy_a, heard.greedy_again)
-    rates = [ratio(_array([p for p, _ in each]), _array([n for _, n in each])) for each in pairs]
-    asked.append(_Asked("greedy", "parted a token", rates[0], rates[1], None))
-    ones = np.ones(len(heard.a))
-    lengths = [_array([len(x.ids) for x in side]) for side in (heard.a, heard.b)]
-    most_length = LENGTH_TOLERANCE * float(lengths[0].mean())
-    asked.append(_Asked("length", "tokens", ratio(lengths[1] - lengths[0], ones), None, most_length))
-    cut = [_array([x.finish is Finish.LENGTH for x in side]) for side in (heard.a, heard.b)]
-    asked.append(_Asked("truncated", "of answers", ratio(cut[1] - cut[0], ones), None, SHARE_TOLERANCE))
-    weights = resamples(len(heard.a), seed)
-    level = 1 - (1 - LEVEL) / (len(asked) + (2 if calls else 0))
-    found = [_effect(each, weights, level) for each in asked]
+    parting = Contrast(*(_array(column) for each in pairs for column in zip(*each, strict=True)))
+    asked.append(_Asked("greedy", Kind.DISTANCE, "parted a token", parting, None))
+    lengths = [[len(x.ids) for x in side] for side in (heard.a, heard.b)]
+    most = LENGTH_TOLERANCE * sum(lengths[0]) / len(lengths[0])
+    asked.append(_shift("length", "tokens", most, *lengths))
+    cut = [[x.finish is Finish.LENGTH for x in side] for side in (heard.a, heard.b)]
+    asked.append(_shift("truncated", "of answers", SHARE_TOLERANCE, *cut))
     if calls:
-        few = resamples(len(calls[0]), seed + 1)
-        found += [_effect(each, few, level) for each in _of_calls(*calls)]
-    return found
+        made, unusable = ([[getattr(c, field) > 0 for c in side] for side in calls] for field in Calls._fields)
+        asked.append(_shift("calling", "of answers", None, *made))
+        asked.append(_shift("unusable calls", "of answers", SHARE_TOLERANCE, *unusable))
+    level = 1 - (1 - LEVEL) / len(asked)
+    return [_effect(each, level, seed) for each in asked]
 
 
 class _Asked(NamedTuple):
-    """An effect before its interval: statistics over weights of prompts, of A and B and of A and A again."""
+    """An effect before its interval."""
 
     name: str
+    kind: Kind
     unit: str
-    between: Callable[[Floats], Floats]
-    floor: Callable[[Floats], Floats] | None
+    contrast: Contrast
     tolerance: float | None
 
 
@@ -127,30 +124,26 @@ _DISTANCES = (
 )
 
 
-def _effect(asked: _Asked, weights: Floats, level: float) -> Effect:
-    between, floor = asked.between, asked.floor
-    excess = interval(less(between, floor) if floor else between, weights, level)
-    one = np.ones((1, weights.shape[1]))
+def _effect(asked: _Asked, level: float, seed: int) -> Effect:
+    signed = asked.kind is Kind.SHIFT
+    value, base = asked.contrast.sides()
+    weights = resamples(len(asked.contrast.number), seed)
+    excess = interval(asked.contrast, weights, level, signed=signed, seed=seed)
     return Effect(
         name=asked.name,
+        kind=asked.kind,
         unit=asked.unit,
-        value=float(between(one)[0]),
-        floor=float(floor(one)[0]) if floor else None,
+        value=value,
+        base=base,
         excess=excess,
         tolerance=asked.tolerance,
-        verdict=judge(excess, asked.tolerance, decides=asked.name == "refused"),
+        verdict=judge(excess, asked.tolerance, signed=signed, decides=asked.name == "refused"),
     )
 
 
-def _of_calls(a: list[Calls], b: list[Calls]) -> list[_Asked]:
-    """Of answers to prompts with tools: how many make calls, and how many of these cannot be used."""
+def _shift(name: str, unit: str, tolerance: float | None, a: Sequence[float], b: Sequence[float]) -> _Asked:
     ones = np.ones(len(a))
-    made = [_array([c.made > 0 for c in side]) for side in (a, b)]
-    unusable = [_array([c.unusable > 0 for c in side]) for side in (a, b)]
-    return [
-        _Asked("calling", "of answers", ratio(made[1] - made[0], ones), None, None),
-        _Asked("unusable calls", "of answers", ratio(unusable[1] - unusable[0], ones), None, SHARE_TOLERANCE),
-    ]
+    return _Asked(name, Kind.SHIFT, unit, Contrast(_array(b), ones, _array(a), ones), tolerance)
 
 
 def _parted(one: Sequence[Answer], other: Sequence[Answer]) -> list[tuple[bool, int]]:
