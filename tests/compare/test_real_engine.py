@@ -1,8 +1,7 @@
 """The real llama.cpp engine against itself, with other types of its KV cache, and with coarser weights."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,58 +9,41 @@ import pytest
 from draftmill.compare.comparison import Comparison, compare
 from draftmill.compare.effects import deciding
 from draftmill.compare.hear import Plan, Question, hear
-from draftmill.compare.verdict import TOLERANCE, Effect, Verdict
-from draftmill.engines import connect
-from draftmill.engines.protocol import Engine, Identity
+from draftmill.compare.setting import Setting
+from draftmill.compare.verdict import Effect, Verdict
+from draftmill.engines.protocol import Engine
 from draftmill.recipe import EngineSpec
 from draftmill.render import tokenizer as tokenizers
 from tests.cli.command import questions
-from tests.conftest import EmbeddedServer
 
 pytestmark = pytest.mark.embedded
 
 PROMPTS, TOKENS = 8, 8  # few: the engine scores an id a call
-
-Opened = Callable[[], AbstractAsyncContextManager[Engine]]
+TOLERANCE = (
+    0.07  # between the types that are compared; so short an answer of so small a model differs by more than most
+)
 
 
 @pytest.fixture(scope="module")
-def asked(tokenizer_folder: Path) -> Plan:
+def compared(tokenizer_folder: Path, small_model: Path) -> Callable[..., Comparison]:
+    """The embedded engine as it is against one with these options."""
     loaded = tokenizers.load(str(tokenizer_folder))
-    texts = [
-        f"<|im_start|>user\n{row['messages'][0]['content']}<|im_end|>\n<|im_start|>assistant\n"
-        for row in questions(PROMPTS)
-    ]
-    prompts = [Question(str(n), ids) for n, ids in enumerate(loaded.encode(texts))]
-    return Plan(prompts, TOKENS, (2, 0), loaded.size)
+    asked = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+    prompts = loaded.encode([asked.format(row["messages"][0]["content"]) for row in questions(PROMPTS)])
+    plan = Plan([Question(str(n), ids) for n, ids in enumerate(prompts)], TOKENS, (2, 0), loaded.size)
 
+    async def nothing(engine: Engine) -> None:
+        pass
 
-@pytest.fixture(scope="module")
-def compared(asked: Plan, embedded_server: EmbeddedServer, small_model: Path) -> Callable[..., Comparison]:
-    """The shared server, of f16, against one with these options."""
+    def setting(**options: str) -> Setting:
+        spec = EngineSpec.model_validate({"kind": "embedded", "slots": 4, "context": 256, **options})
+        return Setting(str(options), spec, small_model, nothing)
 
-    def run(tolerance: float = TOLERANCE, **options: str) -> Comparison:
-        spec = EngineSpec.model_validate({"kind": "embedded", "slots": 4, "context": 512, **options})
-
-        @asynccontextmanager
-        async def shared() -> AsyncIterator[Engine]:
-            engine = embedded_server.client()
-            try:
-                yield engine
-            finally:
-                await engine.close()
-
-        @asynccontextmanager
-        async def own() -> AsyncIterator[Engine]:
-            engine = await connect(spec, gguf=small_model)
-            try:
-                yield engine
-            finally:
-                await engine.close()
-
-        heard = asyncio.run(hear(shared, own if options else shared, asked, lambda *_: None))
-        sides = (("f16", Identity("llamacpp", "a")), (str(options), Identity("llamacpp", "b")))
-        return compare(asked, heard, sides, tolerance=tolerance, calls=None, seconds=0.0)
+    def run(**options: str) -> Comparison:
+        a, b = setting(), setting(**options)
+        heard = asyncio.run(hear(a.opened, b.opened, plan, lambda *_: None))
+        sides = ((a.name, a.identity), (b.name, b.identity))
+        return compare(plan, heard, sides, tolerance=TOLERANCE, calls=None, seconds=0.0)
 
     return run
 
@@ -70,21 +52,17 @@ def by_name(done: Comparison) -> dict[str, Effect]:
     return {effect.name: effect for effect in done.effects}
 
 
-def test_settings_are_told_apart_and_ordered(compared: Callable[..., Comparison]) -> None:
-    itself, finer, coarser, weights = (
-        compared(),
-        compared(kv="q8_0"),
-        compared(kv="q4_0"),
-        compared(weights="q4_0"),
-    )
-    assert (itself.verdict, itself.passed) == (Verdict.NOISE, True), itself.effects
-    assert not deciding(itself.effects).excess.excludes_zero()
+def test_settings_are_told_apart_ordered_and_judged(compared: Callable[..., Comparison]) -> None:
+    settings = ({}, {"kv": "q8_0"}, {"kv": "q4_0"}, {"weights": "q4_0"})
+    done = [compared(**options) for options in settings]
+    assert not deciding(done[0].effects).excess.excludes_zero()
     for name in ("refused", "log-probability", "KL"):
-        found = [by_name(done)[name] for done in (itself, finer, coarser, weights)]
-        excess = [effect.excess.value for effect in found]
-        assert excess == sorted(excess), (name, excess)
-        assert all(effect.excess.low > 0 for effect in found[2:]), (name, found)
-    assert coarser.verdict is Verdict.BEYOND and weights.verdict is Verdict.BEYOND
-    assert not coarser.passed and not weights.passed
-    assert finer.verdict is not Verdict.BEYOND, finer.effects
-    assert all(done.says and done.advice for done in (itself, finer, coarser, weights))
+        found = [by_name(each)[name].excess for each in done]
+        values = [excess.value for excess in found]
+        assert values == sorted(values), (name, values)
+        assert all(excess.low > 0 for excess in found[1:]), (name, found)
+    verdicts = [each.verdict for each in done]
+    assert verdicts == [Verdict.NOISE, Verdict.TOLERATED, Verdict.BEYOND, Verdict.BEYOND], [e.says for e in done]
+    assert [each.passed for each in done] == [True, True, False, False]
+    assert [each.b.identity.kv_dtype for each in done] == ["f16", "q8_0", "q4_0", "f16"]
+    assert done[3].b.identity.weights == "Q4_0"
