@@ -10,7 +10,7 @@ quickstart: $(VENV)/.installed-embedded  ## the main job on this machine: exampl
 	@$(BIN)/draftmill quickstart --out $(OUT)
 
 test: $(VENV)/.installed-dev  ## all tests that need no server but the embedded one
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-engines: $(VENV)/.installed-dev  ## set up real SGLang and vLLM servers on the CPU and test against them
 	@PYTHON=$(BIN)/python scripts/engines/test_engines.sh

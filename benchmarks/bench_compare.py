@@ -3,7 +3,7 @@
 A is the embedded engine as it is (Q4_1 weights, f16 KV); B is the same in each of the settings below, the first of them
 nothing else than A once more. Every one is compared as `draftmill compare` does.
 
-Usage: bench_compare.py [PROMPTS [TOKENS]]     (32 32)
+Usage: bench_compare.py [PROMPTS [TOKENS]]     (24 24)
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 
 def main() -> None:
-    prompts, tokens = (int(argument) for argument in (*sys.argv[1:], "32", "32")[:2])
+    prompts, tokens = (int(argument) for argument in (*sys.argv[1:], "24", "24")[:2])
     target = _of_model(SMALL_MODEL, [], trusted=False)
     files = sorted(map(str, examples.QUICKSTART.glob("*.jsonl")))
     chosen = of_files(files, target.tokenizer, target.dialect, prompts, 0, 768 - tokens)

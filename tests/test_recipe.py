@@ -212,6 +212,10 @@ seed: x
             ":2: engines[0].kind: 'tgi' should be 'auto', 'sglang', 'vllm', 'llamacpp' or 'embedded'",
         ),
         (
+            ONE + "sampling: {presence_penalty: 0.5}\n",
+            ":4: sampling.presence_penalty: llama.cpp (embedded) counts the prompt in it",
+        ),
+        (
             ONE.replace("[embedded]", "['http://h:1', {url: 'http://h:1/'}]"),
             ":2: engines[1].url: is the same server as an earlier engine",
         ),

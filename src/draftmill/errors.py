@@ -5,6 +5,7 @@ next. Neither ever holds a secret: API keys are not put into messages anywhere.
 """
 
 import traceback
+from collections.abc import Sequence
 
 
 class DraftmillError(Exception):
@@ -12,10 +13,11 @@ class DraftmillError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, advice: str = "") -> None:
+    def __init__(self, message: str, advice: str = "", faults: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.advice = advice
+        self.faults = list(faults)
 
 
 def in_words(error: BaseException) -> str:
@@ -34,8 +36,7 @@ class RecipeError(DraftmillError):
     exit_code = 2
 
     def __init__(self, message: str, faults: list[str], advice: str = "") -> None:
-        super().__init__(message, advice)
-        self.faults = faults
+        super().__init__(message, advice, faults)
 
 
 class UsageFault(DraftmillError):

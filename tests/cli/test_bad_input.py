@@ -233,3 +233,32 @@ def test_a_recipe_nested_too_deeply(tmp_path: Path) -> None:
     path.write_text("model: " + "[" * 5000)
     done = draftmill("run", path)
     assert done.returncode == 2 and "recipe.yaml" in said(done)
+
+
+def test_all_sources_that_cannot_be_read_are_told_before_one_is_prepared(
+    tmp_path: Path, tokenizer_folder: Path
+) -> None:
+    good = write_jsonl(tmp_path / "good.jsonl", questions(2))
+    odd = write_jsonl(tmp_path / "odd.jsonl", [{"a": 1}])
+    sources = [("good", good), ("gone", tmp_path / "gone.jsonl"), ("odd", odd)]
+    recipe = write_recipe(
+        tmp_path / "recipe.yaml",
+        model=str(tokenizer_folder),
+        engines=["embedded"],
+        datasets=[{"name": name, "source": str(source)} for name, source in sources],
+    )
+    done = draftmill("prepare", recipe, "--out", tmp_path / "run")
+    assert done.returncode == 1
+    assert "2 of 3 datasets cannot be read" in said(done)
+    assert "gone.jsonl" in said(done) and "odd.jsonl: no known format" in said(done)
+    assert not (tmp_path / "run" / "good" / "prompts.jsonl").exists()
+
+
+def test_commands_to_go_on_with_can_be_pasted(tmp_path: Path, tokenizer_folder: Path) -> None:
+    source = write_jsonl(tmp_path / "s.jsonl", questions(2))
+    datasets = [{"name": "d", "source": str(source)}]
+    recipe = write_recipe(
+        tmp_path / "my recipe.yaml", model=str(tokenizer_folder), engines=["embedded"], datasets=datasets
+    )
+    done = draftmill("prepare", recipe, "--out", tmp_path / "my run")
+    assert f"draftmill run '{recipe}' --out '{tmp_path / 'my run'}'" in said(done)

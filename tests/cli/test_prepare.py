@@ -54,7 +54,7 @@ def test_a_mix_is_recognised_and_what_is_unread_is_told(prepare: Any, tmp_path: 
         assert f"{len(rows)} rows as {format}, 1 unread" in done.stderr
         (unread,) = read_jsonl(tmp_path / "run" / name / "unread.jsonl")
         assert reason in unread["reason"] and unread["where"]["line"] == len(rows)
-        told = f"{name}: 1 rows: {unread['reason']} (first: {unread['where']['file']}:{len(rows)})"
+        told = f"{name}: 1 row: {unread['reason']} (first: {unread['where']['file']}:{len(rows)})"
         assert told in " ".join(done.stderr.split())
     prompts = read_jsonl(tmp_path / "run" / "B1" / "prompts.jsonl")
     assert prompts[0]["tools"][0]["function"]["name"] == "f" and prompts[0]["messages"][-1]["role"] == "tool"

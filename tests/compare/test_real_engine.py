@@ -18,7 +18,7 @@ from tests.cli.command import questions
 
 pytestmark = pytest.mark.embedded
 
-PROMPTS, TOKENS = 8, 8  # few: the engine scores an id a call
+PROMPTS, TOKENS = 8, 4  # few: the engine scores an id a call
 TOLERANCE = (
     0.07  # between the types that are compared; so short an answer of so small a model differs by more than most
 )

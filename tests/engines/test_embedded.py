@@ -15,6 +15,7 @@ import pytest
 
 from draftmill.engines import connect
 from draftmill.engines.embedded import Embedded
+from draftmill.engines.protocol import Identity
 from draftmill.errors import SetupFault, TransportFault
 from draftmill.recipe import EngineSpec
 from tests.engines.contract import ANSWER, PROMPT, ask
@@ -154,6 +155,19 @@ def test_context_is_per_slot(small_model: Path) -> None:
         assert (identity.name, identity.slots, identity.context, identity.kv_tokens) == ("embedded", 2, 256, 512)
 
     running(small_model, use)
+
+
+@embedded
+def test_a_context_that_the_server_rounds_up_is_kept_to(small_model: Path) -> None:
+    async def body() -> Identity:
+        engine = await Embedded.start(small_model, slots=2, context=100)
+        try:
+            return await engine.identify()
+        finally:
+            await engine.close()
+
+    identity = asyncio.run(body())
+    assert (identity.context, identity.max_prompt) == (100, 99)
 
 
 @embedded

@@ -46,7 +46,7 @@ def rows(path: Path) -> list[dict[str, object]]:
 def test_all_counting_rows_in_one_file(run: Path, tmp_path: Path) -> None:
     report = export_jsonl(run, tmp_path / "out" / "rows.jsonl")
     assert (report.rows, report.dropped, report.supervised) == ({"a": 3, "b": 3}, {}, 12)
-    assert report.notes == ["a: 1 prompts are still owed", "b: 1 prompts are still owed"]
+    assert report.notes == ["a: 1 prompt is still owed", "b: 1 prompt is still owed"]
     found = rows(tmp_path / "out" / "rows.jsonl")
     assert [r["dataset"] for r in found] == ["a"] * 3 + ["b"] * 3
     assert all(r["input_ids"] == [5, 6, 7, 2] and r["loss_mask"] == [0, 0, 1, 1] for r in found)

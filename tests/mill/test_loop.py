@@ -609,6 +609,24 @@ def test_an_answer_goes_on_at_another_engine_and_the_first_is_told_to_stop(tmp_p
     assert failing._stops[failing.requests[0].tag].is_set()
 
 
+def test_a_stop_that_finds_the_last_answers_in_flight_ends_a_whole_run(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(4)})
+    out = asyncio.Event()
+
+    async def after_the_stop(request: Request) -> Reply:
+        if not is_prompt(0)(request):
+            return answer(request)
+        await out.wait()
+        return answer(request)
+
+    async def stop(loop: Loop) -> None:
+        await stop_after(loop, 3)
+        out.set()
+
+    assert run.run(ScriptedEngine(after_the_stop), concurrency=4, during=stop) is Ending.DONE
+    assert run.standing().tally().owed == 0
+
+
 def test_what_must_be_drawn_again_has_a_fixed_seed_and_is_marked(tmp_path: Path) -> None:
     run = Milled(tmp_path, {"a": prompts(5)})
 

@@ -95,7 +95,7 @@ def test_the_same_weights_pass_and_each_is_asked_once() -> None:
     room, a, b, c = Room(), Speaker("a"), Speaker("b", 0.03), Speaker("c", -0.01)
     room.compare(a, b)
     assert room.kinds() == [("weights", "a"), ("weights", "b")]
-    assert room.told[0][2] == "the same as the other engines', within 0.0300 nats"
+    assert room.told[0][2] == "the same as the other engine's, within 0.0300 nats"
     room.compare(a, b, c)  # one that comes while the run is on
     assert room.kinds()[2:] == [("weights", "c")]
     assert [a.asked, b.asked, c.asked] == [len(ASKED)] * 3

@@ -136,6 +136,14 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[Any, str]]]] = {
             ({"prompt": "a"}, "'entry_point'"),
         ],
     ),
+    "xlam": (
+        {"query": "hi", "tools": [{"name": "f", "parameters": {"a": {"type": "str"}}}]},
+        [
+            ({"query": "hi", "tools": [{"parameters": {"a": {"type": "str"}}}]}, "function name"),
+            ({"query": None, "tools": [{"name": "f", "parameters": {"a": {"type": "str"}}}]}, "column 'query'"),
+            ({"query": "hi", "tools": [{"name": "f", "parameters": {"a": 1}}]}, "parameter 'a'"),
+        ],
+    ),
     "opencodeinstruct": (
         SOLVED,
         [

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from draftmill.records import Conversation
-from draftmill.sources import messages
+from draftmill.sources import formats, messages
 from draftmill.sources.fault import RowFault
+from tests.sources.talk import system, user
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 ASK = {"role": "user", "content": "How warm is it in Oslo?"}
@@ -79,3 +80,16 @@ def test_a_column_of_another_name() -> None:
     assert messages.read(row, "dialog").prompt == Conversation([ASK])
     with pytest.raises(RowFault, match="no column 'talk'"):
         messages.read(row, "talk")
+
+
+def test_the_prompt_of_nemotron_stands_in_its_input_column() -> None:
+    row = {
+        "input": [user("Sort it.")],
+        "output": "<think>\nHow?\n</think>\nSorted.",
+        "reasoning": "on",
+        "system_prompt": "detailed thinking on",
+    }
+    read = messages.read(row)
+    assert read.prompt.messages == [system("detailed thinking on"), user("Sort it.")]
+    assert [said["content"].strip() for said in read.later] == ["Sorted."]
+    assert formats.choose("auto", [row] * 2, None, "dataset a")[0] is messages

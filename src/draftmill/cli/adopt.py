@@ -29,15 +29,15 @@ def adopt(
     """
     import msgspec
 
-    from draftmill.cli.console import advise, count, label
+    from draftmill.cli.console import advise, count, label, many
     from draftmill.mill.adopt import SETTLED
     from draftmill.mill.adopt import adopt as take_over
 
     report = take_over(old, run, tokenized=tokenized)
     shapes = ", ".join(f"{count(lines)} {shape}" for shape, lines in sorted(report.shapes.items()))
-    label("read", f"{count(report.lines)} lines: {shapes}" if report.lines else "not one line")
+    label("read", f"{many(report.lines, 'line')}: {shapes}" if report.lines else "not one line")
     for name, answers in sorted(report.datasets.items()):
-        label("adopted", f"{name}: {count(answers)} answers", style="green")
+        label("adopted", f"{name}: {many(answers, 'answer')}", style="green")
     if report.begun:
         label("begun", f"{count(report.begun)} of them had been cut at a lower limit: `draftmill run` continues them")
     for reason, left in sorted(report.left.items(), key=lambda each: -each[1].count):

@@ -1,12 +1,13 @@
 """How draftmill looks in a terminal: quiet, aligned, and the same in every verb."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from draftmill.errors import DraftmillError, RecipeError
+from draftmill.errors import DraftmillError
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 if not err.is_terminal:
@@ -28,7 +29,7 @@ def label(name: str, text: str, *, style: str = "") -> None:
 def say_error(error: DraftmillError) -> None:
     """One clear message, its details, and what to do next."""
     err.print(Text.assemble(("error: ", "bold red"), error.message))
-    for fault in error.faults if isinstance(error, RecipeError) else []:
+    for fault in error.faults:
         err.print(Text(f"  {fault}"))
     if error.advice:
         err.print(Text.assemble(("  → ", "cyan"), error.advice))
@@ -37,6 +38,11 @@ def say_error(error: DraftmillError) -> None:
 def advise(text: str) -> None:
     """What to do next."""
     err.print(Text.assemble(("  → ", "cyan"), text))
+
+
+def command(*words: object) -> str:
+    """A command that can be pasted into a shell, whatever is in its words; empty ones are left out."""
+    return shlex.join(str(word) for word in words if word != "")
 
 
 def table(

@@ -167,7 +167,7 @@ def _progress() -> Callable[[str, int], None]:
     """Tells of long work now and then."""
     import time
 
-    from draftmill.cli.console import count, label
+    from draftmill.cli.console import label, many
 
     told = time.monotonic()
 
@@ -175,6 +175,6 @@ def _progress() -> Callable[[str, int], None]:
         nonlocal told
         if time.monotonic() - told > 10.0:
             told = time.monotonic()
-            label("judging", f"{name}: {count(answers)} answers so far")
+            label("judging", f"{name}: {many(answers, 'answer')} so far")
 
     return tell

@@ -19,17 +19,19 @@ def export(
 
     Example: draftmill export runs/kimi --format jsonl --to data/kimi.jsonl
     """
-    from draftmill.cli.console import count, label
+    from draftmill.cli.console import count, label, many
     from draftmill.export.jsonl import export_jsonl, formats
 
     if format not in formats:
         raise typer.BadParameter(f"{format!r} is not known; there is {', '.join(formats)}", param_hint="--format")
     target = to or run / "export" / "rows.jsonl"
     report = export_jsonl(run, target, only=tuple(only or ()), drop=tuple(drop or ()))
-    for name, rows in report.rows.items():
-        label(name, f"{count(rows)} rows")
-    for reason, rows in report.dropped.items():
-        label("dropped", f"{count(rows)} rows: {reason}", style="yellow")
+    for name, kept in report.rows.items():
+        label(name, many(kept, "row"))
+    for reason, dropped in report.dropped.items():
+        label("dropped", f"{many(dropped, 'row')}: {reason}", style="yellow")
     for note in report.notes:
         label("incomplete", note, style="yellow")
-    label("written", f"{count(sum(report.rows.values()))} rows, {count(report.supervised)} supervised tokens: {target}")
+    label(
+        "written", f"{many(sum(report.rows.values()), 'row')}, {count(report.supervised)} supervised tokens: {target}"
+    )

@@ -16,7 +16,7 @@ def init(
 
     Example: draftmill init recipe.yaml
     """
-    from draftmill.cli.console import advise, label
+    from draftmill.cli.console import advise, command, label
 
     template = examples.RECIPE
     try:
@@ -27,4 +27,4 @@ def init(
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
     label("recipe", f"{path} written")
-    advise(f"edit it, then look at the data with: draftmill prepare {path}")
+    advise(f"edit it, then look at the data with: {command('draftmill', 'prepare', path)}")

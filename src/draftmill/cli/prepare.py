@@ -26,7 +26,7 @@ def prepare(
 
     from draftmill import recipe as recipes
     from draftmill.cli import account
-    from draftmill.cli.console import advise
+    from draftmill.cli.console import advise, command
     from draftmill.cli.run import interruptible
     from draftmill.cli.story import Story
     from draftmill.mill.run import open_run
@@ -42,4 +42,5 @@ def prepare(
     account.show(reports)
     if any(r.unread for r in reports.values()):
         advise(f"every unread row, with its file and line: {folder}/*/unread.jsonl")
-    advise(f"generate with: draftmill run {recipe} --out {folder}{' --native-tools' if native_tools else ''}")
+    again = command("draftmill", "run", recipe, "--out", folder, "--native-tools" if native_tools else "")
+    advise(f"generate with: {again}")

@@ -54,6 +54,7 @@ def run(
     Example: draftmill run recipe.yaml --out runs/kimi --engine http://127.0.0.1:30000
     """
     from draftmill import recipe as recipes
+    from draftmill.cli.console import command
     from draftmill.mill.loop import Limits
 
     loaded = recipes.load(
@@ -81,7 +82,7 @@ def run(
         examples=1 if limit else 0,
         metrics_port=metrics_port,
     )
-    again = f"draftmill run {recipe} --out {folder}{' --native-tools' if native_tools else ''}"
+    again = command("draftmill", "run", recipe, "--out", folder, "--native-tools" if native_tools else "")
     raise typer.Exit(finish(result, again, folder, limited=bool(limit), json=json))
 
 
@@ -116,7 +117,7 @@ def mill(
     return result
 
 
-def finish(result: "Result", command: str, folder: Path, *, limited: bool = False, json: bool = False) -> int:
+def finish(result: "Result", again: str, folder: Path, *, limited: bool = False, json: bool = False) -> int:
     """Say how it ended and how to go on. Returns the exit status."""
     import msgspec
 
@@ -140,7 +141,7 @@ def finish(result: "Result", command: str, folder: Path, *, limited: bool = Fals
     elif not result.owed:
         nothing = "" if start.answers or start.failed else "nothing to do: "
         label("done", f"{nothing}every prompt is settled and its row is written", style="green")
-    next_steps(result, command, str(folder))
+    next_steps(result, again, str(folder))
     return exit_code(result, limited=limited)
 
 

@@ -56,11 +56,11 @@ class Story(Observer):
     def preparing(self, dataset: str, read: int, written: int) -> None:
         if time.monotonic() - self._shown > (1.0 if err.is_terminal else _PLAIN_EVERY):
             self._shown = time.monotonic()
-            label("reading", f"{dataset}: {count(read)} rows read, {count(written)} prompts written")
+            label("reading", f"{dataset}: {count(read)} rows read, {many(written, 'prompt')} written")
 
     def prepared(self, dataset: str, report: Prepared, fresh: bool) -> None:
         unread = f"{count(report.unread)} unread" if report.unread else "all read"
-        source = f"{count(report.read)} rows as {report.format}, {unread}" if fresh else "prepared before"
+        source = f"{many(report.read, 'row')} as {report.format}, {unread}" if fresh else "prepared before"
         what = "tokenized rows, passed through" if report.passed_through else "prompts"
         longest = f"longest {count(report.longest)} tokens" + (f" ({Path(report.longest_where).name})" if fresh else "")
         label("prompts", f"{dataset}: {count(report.positions)} {what}, {longest}; {source}")
@@ -108,20 +108,20 @@ class Story(Observer):
         """What a fresh preparation found: why the format, and all that its user should know."""
         label("format", f"{dataset}: {report.format}: {report.why}")
         for reason, rows, first in report.unread_reasons:
-            label("unread", f"{dataset}: {count(rows)} rows: {reason} (first: {first})", style="yellow")
+            label("unread", f"{dataset}: {many(rows, 'row')}: {reason} (first: {first})", style="yellow")
         if report.tools_lifted:
             text = f"{dataset}: the tools of {many(report.tools_lifted, 'row')} stood in the system prompt as text"
             label("tools", f"{text}, and are rendered in the model's own form now")
         if report.refused:
-            label("refused", f"{dataset}: the chat template refuses {count(report.refused)} prompts", style="yellow")
+            label("refused", f"{dataset}: the chat template refuses {many(report.refused, 'prompt')}", style="yellow")
         if report.special_text_rows:
             tokens = ", ".join(f"{token} in {count(n)}" for token, n in list(report.special_text.items())[:4])
             where = f"(first: {report.special_text_first})"
-            text = f"{dataset}: {count(report.special_text_rows)} prompts hold typed special tokens: {tokens} {where}"
+            text = f"{dataset}: {many(report.special_text_rows, 'prompt')} hold typed special tokens: {tokens} {where}"
             label("markers", text, style="yellow")
             advise("the serving stack reads these as tokens too; drop the rows if nobody would send them")
         if report.without_special:
-            few = f"{count(report.without_special)} of {count(report.passed_through)} rows"
+            few = f"{count(report.without_special)} of {many(report.passed_through, 'row')}"
             text = f"{dataset}: {few} hold none of the model's special tokens: were they made with its tokenizer?"
             label("foreign", text, style="yellow")
 

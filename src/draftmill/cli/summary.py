@@ -7,7 +7,7 @@ import msgspec
 from rich.text import Text
 
 from draftmill.cli import drift
-from draftmill.cli.console import advise, count, duration, err, label, many, table
+from draftmill.cli.console import advise, command, count, duration, err, label, many, table
 from draftmill.ledger.standing import Tally
 from draftmill.mill.loop import Ending
 from draftmill.mill.result import DatasetResult, Result
@@ -20,29 +20,29 @@ def show(result: Result) -> None:
     """Print the table, the sum of the states, and what was found amiss, on stderr."""
     columns = [("dataset", "")] + [
         (heading, "right")
-        for heading in ("prompts", "rows", "errors", "owed", "tokens", "mean", "stopped", "cut by limit")
+        for heading in ("prompts", "rows", "errors", "owed", "tokens", "mean", "answers", "stopped", "cut by limit")
     ]
     tallies = [d.tally for d in result.datasets]
     finishes = sum((d.finishes for d in result.datasets), Counter[str]())
     total = _row("all", _sum(tallies), sum(d.rows for d in result.datasets), finishes, False)
     rows = [_row(d.name, d.tally, d.rows, d.finishes, d.exhausted) for d in result.datasets]
     err.print()
-    spare = ("mean", "stopped", "tokens", "cut by limit")
+    spare = ("mean", "answers", "stopped", "tokens", "cut by limit")
     err.print(table(columns, rows, total=total if len(rows) > 1 else (), spare=spare))
     err.print()
     label("states", _sum_line(_sum(tallies)))
     start = result.start
     if start.answers:
         rate = start.tokens / start.seconds if start.seconds else 0
-        spent = f"{count(start.answers)} answers, {count(start.tokens)} tokens in {duration(start.seconds)}"
+        spent = f"{many(start.answers, 'answer')}, {count(start.tokens)} tokens in {duration(start.seconds)}"
         label("this start", f"{spent}: {count(rate)} tok/s")
     continued, redrawn = sum(d.continued for d in result.datasets), sum(d.redrawn for d in result.datasets)
     if continued:
-        label("continued", f"{count(continued)} answers that were interrupted went on where they were")
+        label("continued", f"{many(continued, 'answer')} that were interrupted went on where they were")
     if redrawn:
         share = redrawn / max(1, sum(finishes.values()))
         text = (
-            f"{count(redrawn)} answers ({share:.1%}) were drawn again: long ones are interrupted more often than short"
+            f"{many(redrawn, 'answer')} ({share:.1%}) were drawn again: long ones are interrupted more often than short"
         )
         label("redrawn", text, style="yellow")
     for d in result.datasets:
@@ -51,7 +51,7 @@ def show(result: Result) -> None:
             label("ended", f"{d.name}: {many(d.ended.total(), 'conversation')} ended before their recording: {reasons}")
     _show_drift(result)
     if start.clamped:
-        text = f"the context left {count(start.clamped)} answers less than the lane's limit; each line has its limit"
+        text = f"the context left {many(start.clamped, 'answer')} less than the lane's limit; each line has its limit"
         label("clamped", text, style="yellow")
     if start.suspects:
         label("suspects", f"{start.suspects} replies were set aside in suspects.jsonl", style="red")
@@ -92,15 +92,15 @@ def exit_code(result: Result, *, limited: bool = False) -> int:
     return 1 if result.start.ending is not Ending.DONE or incomplete or result.complaints else 0
 
 
-def next_steps(result: Result, command: str, run: str) -> None:
+def next_steps(result: Result, again: str, run: str) -> None:
     """How to go on."""
     if result.owed:
-        advise(f"{many(result.owed, 'prompt')} owed; go on with: {command}")
+        advise(f"{many(result.owed, 'prompt')} owed; go on with: {again}")
     elif any(d.tally.error for d in result.datasets):
         advise(f"the errors, each with its reason: {run}/*/errors.jsonl; --retry-errors tries them again")
     if any(d.rows for d in result.datasets):
         advise(f"the rows: {run}/*/tokenized_data.jsonl")
-        advise(f"for a trainer: draftmill export {run}")
+        advise(f"for a trainer: {command('draftmill', 'export', run)}")
 
 
 def _dataset_json(d: DatasetResult) -> dict[str, Any]:
@@ -131,6 +131,7 @@ def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], exhausted: 
         count(tally.owed),
         count(tally.counting_tokens) + (" exhausted" if exhausted else ""),
         count(tally.counting_tokens / rows) if rows else "–",
+        count(answers),
         count(finishes[Finish.STOP.value]),
         f"{count(cut)} ({cut / answers:.0%})" if answers else "–",
     )

@@ -193,7 +193,7 @@ def _progress() -> Callable[[int, int], None]:
     """Tells of long work now and then."""
     import time
 
-    from draftmill.cli.console import count, label
+    from draftmill.cli.console import count, label, many
 
     began = told = time.monotonic()
 
@@ -202,6 +202,6 @@ def _progress() -> Callable[[int, int], None]:
         now = time.monotonic()
         if now - told > 10.0:
             told = now
-            label("verifying", f"{count(rows)} rows, {count(tokens / (now - began))} tokens a second")
+            label("verifying", f"{many(rows, 'row')}, {count(tokens / (now - began))} tokens a second")
 
     return tell

@@ -99,7 +99,8 @@ def _refuse_target(run: Path, target: Path) -> None:
 
 def _notes(name: str, files: DatasetFolder, standing: Standing) -> list[str]:
     owed = standing.tally().owed
-    return ([f"{name}: {owed} prompts are still owed"] if owed else []) + unreadable(files, standing)
+    told = f"{name}: {owed} prompt{' is' if owed == 1 else 's are'} still owed"
+    return ([told] if owed else []) + unreadable(files, standing)
 
 
 def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:

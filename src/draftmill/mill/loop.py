@@ -206,6 +206,8 @@ class Loop:
         if self._scribe.failure:
             self.error = self._scribe.failure
             return Ending.FAILED
+        if self.stopping is Ending.INTERRUPTED and not self._pending():
+            return Ending.DONE  # what was in flight was all that was owed, and it came
         return self.stopping or Ending.DONE
 
     # dispatch

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from draftmill.errors import RenderError, RunError
+from draftmill.errors import RenderError, RunError, SourceError
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.ledger.settings import Settings
 from draftmill.mill import copies
@@ -42,6 +42,23 @@ class Preparing:
         self._crew = crew
         self._observer = observer
         self._note = note
+
+    def look(self, datasets: list[Dataset]) -> None:
+        """Open every source that is going to be read, before hours go into the first. Raises SourceError for all that
+        cannot be."""
+        errors = []
+        for dataset in datasets:
+            report = read_prepared(self._folder.dataset(dataset.name))
+            try:
+                if report is None or not covers(report, dataset.samples):
+                    open_source(dataset, self._base)
+            except SourceError as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            faults = [f"{error.message}\n    {error.advice}" if error.advice else error.message for error in errors]
+            raise SourceError(f"{len(errors)} of {len(datasets)} datasets cannot be read", faults=faults)
 
     def of(self, dataset: Dataset) -> Prepared:
         """The report of a dataset's prompts, which are there then."""

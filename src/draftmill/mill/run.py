@@ -77,6 +77,7 @@ class Run:
             preparing = Preparing(
                 self.folder, self.settings, self.recipe, self._base, self._model, crew, self._observer, self.note
             )
+            preparing.look(self.datasets)
             return {d.name: preparing.of(d) for d in self.datasets}
 
     def find(self) -> dict[str, list[Finding]]:

@@ -127,7 +127,7 @@ class Voices:
                     )
             for voice in found.values():
                 apart = max(distance(voice, other) for other in known.values())
-                self._tell("weights", voice.engine, f"the same as the other engines', within {apart:.4f} nats")
+                self._tell("weights", voice.engine, f"the same as {_others(len(known))}, within {apart:.4f} nats")
             self._heard = known
 
     async def remember(self, engine: Engine) -> None:
@@ -165,4 +165,8 @@ class Voices:
             return None
 
     def _unheard(self, engine: Engine, fault: EngineError) -> None:
-        self._tell("unheard", engine.name, f"its weights cannot be compared with the other engines': {fault.message}")
+        self._tell("unheard", engine.name, f"its weights cannot be compared: {fault.message}")
+
+
+def _others(engines: int) -> str:
+    return "the other engine's" if engines == 2 else f"the other {engines - 1} engines'"

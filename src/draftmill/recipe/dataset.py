@@ -20,8 +20,8 @@ _OWN_ARGUMENTS = {
     *("return_assistant_tokens_mask", "sanitize_control_tokens"),
 }
 FORMATS = (  # what `sources` reads; its own table is held against this one by a test
-    *("auto", "tokenized", "glaive", "bfcl", "humaneval", "sweagent", "trajectory", "hermes", "reasoning", "messages"),
-    *("sharegpt", "ultrachat", "turns", "opencodeinstruct", "alpaca", "prompt"),
+    *("auto", "tokenized", "glaive", "bfcl", "xlam", "humaneval", "sweagent", "trajectory", "hermes", "reasoning"),
+    *("messages", "sharegpt", "ultrachat", "turns", "opencodeinstruct", "alpaca", "prompt"),
 )
 
 

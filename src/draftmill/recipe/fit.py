@@ -1,7 +1,7 @@
 """What is wrong between the fields of a recipe, and how that is said."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from draftmill.recipe.count import parse_count
@@ -9,6 +9,7 @@ from draftmill.recipe.server import server_of
 
 EMBEDDED = "embedded"
 _HUB = "hf:"
+_PENALTIES = ("presence_penalty", "frequency_penalty")
 
 Fault = tuple[tuple[int | str, ...], str]  # the place in the file, and what is wrong there
 
@@ -62,12 +63,28 @@ def cross_faults(data: Mapping[str, Any]) -> list[Fault]:
     urls: set[str] = set()
     for i, engine in enumerate(as_list(data.get("engines"))):
         spec = as_engine(engine)
-        url = spec.get("url") if isinstance(spec, Mapping) else None
+        if not isinstance(spec, Mapping):
+            continue
+        url = spec.get("url")
+        if spec.get("kind") in (EMBEDDED, "llamacpp"):
+            faults += _unsampled(data, spec["kind"])
         if isinstance(url, str):
             if server_of(url) in urls:
                 faults.append((("engines", i, "url"), "is the same server as an earlier engine"))
             urls.add(server_of(url))
     return faults
+
+
+def _unsampled(data: Mapping[str, Any], kind: str) -> Iterator[Fault]:
+    """Penalties that llama.cpp counts over the prompt too, where vLLM and SGLang count what was generated."""
+    places: list[tuple[tuple[int | str, ...], object]] = [((), data)]
+    places += [(("datasets", i), dataset) for i, dataset in enumerate(as_list(data.get("datasets")))]
+    for place, holder in places:
+        sampling = holder.get("sampling") if isinstance(holder, Mapping) else None
+        for name in _PENALTIES:
+            if isinstance(sampling, Mapping) and sampling.get(name):
+                why = f"llama.cpp ({kind}) counts the prompt in it, so it would sample another distribution"
+                yield (*place, "sampling", name), f"{why}; leave it out, or use another engine"
 
 
 def as_engine(value: object) -> object:

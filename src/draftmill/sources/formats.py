@@ -25,6 +25,7 @@ from draftmill.sources import (
     trajectory,
     turns,
     ultrachat,
+    xlam,
 )
 from draftmill.sources.fault import RowFault
 from draftmill.sources.history import Recorded
@@ -51,6 +52,7 @@ FORMATS: tuple[Format, ...] = (  # the most specific first: it wins where two re
     tokenized,
     glaive,
     bfcl,
+    xlam,
     humaneval,
     sweagent,
     trajectory,

@@ -1,18 +1,21 @@
 """OpenAI messages: ``messages: [{role, content, …}]``, with ``tools`` (or the old ``functions``) beside them.
 
-UltraChat 200k, SWE-smith and many others are in this form; ``messages`` and ``tools`` may be texts that hold JSON.
+UltraChat 200k, SWE-smith, Llama-Nemotron (``input``, its answer in ``output``) and many others are in this form;
+``messages`` and ``tools`` may be texts that hold JSON.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from draftmill.sources import canonical, columns
+from draftmill.sources import canonical, columns, prompt
+from draftmill.sources.canonical import ASSISTANT
 from draftmill.sources.fault import RowFault
 from draftmill.sources.history import Recorded, recorded
 
 NAME = "messages"
 
-_COLUMNS = ("messages", "prompt")  # some preference datasets keep the messages of the prompt apart
+_COLUMNS = ("messages", "prompt", "input")  # some keep the messages of the prompt apart: preferences, Nemotron
+_ANSWERS = ("output", "response")
 
 
 def recognise(row: Mapping[str, Any], column: str | None = None) -> str | None:
@@ -26,7 +29,10 @@ def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
     found = _find(row, column)
     if found is None:
         raise absent(row, column)
-    return recorded(row, canonical.messages(found[1]), tools(row))
+    said = canonical.messages(found[1])
+    if said and said[-1]["role"] != ASSISTANT:
+        said += next((answer for each in _ANSWERS if (answer := prompt.answer(row.get(each)))), [])
+    return recorded(row, said, tools(row))
 
 
 def turns(row: Mapping[str, Any], column: str | None = None) -> list[Any] | None:

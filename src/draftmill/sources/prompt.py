@@ -1,10 +1,13 @@
-"""A plain text column that is the user's message: ``prompt``, ``instruction``, ``question`` …"""
+"""A plain text column that is the user's message: ``prompt``, ``instruction``, ``question`` …
+
+``tools`` beside it are the functions that the answer may call.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from draftmill.records import Message
-from draftmill.sources import json_text
+from draftmill.sources import canonical, columns, json_text
 from draftmill.sources.canonical import ASSISTANT, USER
 from draftmill.sources.fault import RowFault
 from draftmill.sources.history import Recorded, recorded
@@ -32,7 +35,8 @@ def read(row: Mapping[str, Any], column: str | None = None) -> Recorded:
         found = f" ({there!r} is {json_text.kind(row[there])})" if there else ""
         raise RowFault(f"no text in column {expected}{found}")
     beside = next((said for each in _ANSWERS if each != name and (said := answer(row.get(each)))), [])
-    return recorded(row, [{"role": USER, "content": text(row, name)}, *beside])
+    asked = {"role": USER, "content": text(row, name)}
+    return recorded(row, [asked, *beside], canonical.tools(row["tools"]) if _has_tools(row) else None)
 
 
 def answer(value: object) -> list[Message]:
@@ -53,6 +57,11 @@ def text(row: Mapping[str, Any], name: str) -> str:
     if value.strip() in _PLACEHOLDERS:
         raise RowFault(f"column {name!r} holds {value.strip()!r}: the text itself is not in this dataset")
     return value
+
+
+def _has_tools(row: Mapping[str, Any]) -> bool:
+    """Whether functions stand beside the text; a list of their names is none that a template could show."""
+    return any(isinstance(item, Mapping) for item in columns.array(row.get("tools")) or [])
 
 
 def _column(row: Mapping[str, Any], column: str | None) -> str | None:

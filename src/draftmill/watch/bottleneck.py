@@ -1,5 +1,7 @@
 """What bounds one engine, by its figures and the run's: exactly one verdict each."""
 
+from shlex import quote
+
 from draftmill.watch.figures import EngineFigures, RunFigures
 from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, many
@@ -75,14 +77,16 @@ def _with_room(run: RunFigures, e: EngineFigures, facts: str) -> Finding:
     binds = cap is not None and flying is not None and flying >= 0.9 * cap
     if room and lanes is not None and everywhere >= 0.9 * lanes and queued <= _FEW:
         message = f"starved: the lanes let only {lanes} requests out at once; {facts}"
-        advice = f"raise the lanes' cap: draftmill control {run.path} --concurrency {2 * lanes}, or auto"
+        advice = f"raise the lanes' cap: draftmill control {quote(run.path)} --concurrency {2 * lanes}, or auto"
         return _of(Verdict.STARVED, Level.WARN, e, message, advice)
     if room and binds and queued <= _FEW:
         if e.auto:
             message = f"growing: the governor raises its cap step by step, {cap} at once now; {facts}"
             return _of(Verdict.GROWING, Level.INFO, e, message, "wait a few minutes: it stops where more is no faster")
         message = f"starved: nothing is queued and its cap is {cap} at once; {facts}"
-        advice = f"raise the cap: draftmill control {run.path} --engine {e.name}={2 * (cap or 1)}, or =auto"
+        advice = (
+            f"raise the cap: draftmill control {quote(run.path)} --engine {quote(e.name)}={2 * (cap or 1)}, or =auto"
+        )
         return _of(Verdict.STARVED, Level.WARN, e, message, advice)
     if room and cap is not None and flying is not None and flying < 0.7 * cap:
         message = f"client-bound: only {flying} of {cap} requests are out although prompts are owed; {facts}"

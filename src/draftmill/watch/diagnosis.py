@@ -4,6 +4,7 @@ The most pressing finding comes first. What bounds the throughput is always amon
 """
 
 from collections.abc import Callable, Iterator
+from shlex import quote
 
 from draftmill.watch.bottleneck import bottleneck
 from draftmill.watch.figures import DatasetFigures, Phase, RunFigures
@@ -40,7 +41,7 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
         case Phase.PAUSED:
             flying = sum(e.in_flight or 0 for e in run.engines)
             message = f"paused: nothing new is sent, {many(flying, 'request')} in flight go on"
-            yield Finding(Verdict.PAUSED, Level.WARN, "run", message, f"draftmill control {run.path} --resume")
+            yield Finding(Verdict.PAUSED, Level.WARN, "run", message, f"draftmill control {quote(run.path)} --resume")
         case Phase.GONE:
             silent = f"for {duration(run.time - run.seen)}" if run.seen else "any more"
             message = f"gone: it did not say that it ended, and gives no sign of life {silent}"
@@ -73,7 +74,7 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
 def _ended(run: RunFigures) -> Finding:
     """Of a run that owes nothing: whether it may call itself complete, by the rules that `draftmill run` has."""
     if run.total.owed is None:
-        return Finding(Verdict.ENDED, Level.GOOD, "run", f"ended ({run.ending})", f"draftmill export {run.path}")
+        return Finding(Verdict.ENDED, Level.GOOD, "run", f"ended ({run.ending})", f"draftmill export {quote(run.path)}")
     amiss = [reason for d in run.datasets for reason in _amiss(run, d)]
     if amiss:
         more = f" (and {many(len(amiss) - 1, 'reason')} more)" if len(amiss) > 1 else ""
@@ -85,7 +86,9 @@ def _ended(run: RunFigures) -> Finding:
         what = "every prompt is settled, and not one of them has a row" if run.total.prompts else "it has no prompts"
         advice = f"see errors.jsonl and unread.jsonl of each dataset in {run.path}"
         return Finding(Verdict.ENDED, Level.WARN, "run", f"ended: {what}", advice)
-    return Finding(Verdict.ENDED, Level.GOOD, "run", "ended: every prompt is settled", f"draftmill export {run.path}")
+    return Finding(
+        Verdict.ENDED, Level.GOOD, "run", "ended: every prompt is settled", f"draftmill export {quote(run.path)}"
+    )
 
 
 def _amiss(run: RunFigures, d: DatasetFigures) -> Iterator[tuple[str, str]]:
@@ -157,7 +160,7 @@ def _budgets(run: RunFigures) -> Iterator[Finding]:
         surplus = f"{count(expected)} of {count(d.budget)} tokens ({over:+.0%})"
         advice = (
             "what lies behind the cut is kept as surplus and does not count; fewer at once in its lane "
-            f"(draftmill control {run.path} --concurrency {d.lane or 'LANE'}=N) waste less at the end"
+            f"(draftmill control {quote(run.path)} --concurrency {d.lane or 'LANE'}=N) waste less at the end"
         )
         message = f"budget overshot: {d.name} {there} {surplus}, those in flight included"
         yield Finding(Verdict.OVERSHOOT, Level.WARN, d.name, message, advice)
