@@ -126,15 +126,12 @@ class Embedded(LlamaCpp):
         """
         if self._wanted and self.pid is None:
             await self._revive()
-<<<<<<< HEAD
-        return msgspec.structs.replace(await super().identify(), kv_dtype=self._shape.kv)  # a server does not say it
-=======
-        identity, asked = await super().identify(), self._shape.context
+        found, asked = await super().identify(), self._shape.context
+        identity = msgspec.structs.replace(found, kv_dtype=self._shape.kv)  # a server does not say it
         if identity.context is None or identity.context <= asked:
             return identity
         # llama.cpp rounds a slot's context up to whole 256: what was asked for holds
         return msgspec.structs.replace(identity, context=asked, max_prompt=asked - 1)
->>>>>>> main
 
     async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
         try:
