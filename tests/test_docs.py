@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from draftmill import recipe as recipes
+from draftmill.capacity.started import Started
 from draftmill.cli.app import app
 from draftmill.compare import effects
 from draftmill.compare.comparison import Comparison, Side
@@ -33,9 +34,11 @@ from draftmill.recipe import (
     markers,
 )
 from draftmill.records import Completion, Failure, Prompt, Row
-from draftmill.render.drift import Reason, Unjudged
+from draftmill.render.drift import Reason as DriftReason
+from draftmill.render.drift import Unjudged
 from draftmill.render.families import FAMILIES, PLAIN, Body
 from draftmill.render.findings import Code, Concern
+from draftmill.serve.reason import Reason
 from draftmill.sources import formats
 from draftmill.verify.checks import CHECKS
 from draftmill.verify.verification import Result, Shown, Verification
@@ -60,7 +63,7 @@ def test_every_field_of_a_runs_lines(line: type[Prompt]) -> None:
 
 def test_every_family_finding_and_reason_of_drift() -> None:
     words = code_words("docs/models.md")
-    assert {family.name for family in FAMILIES} | set(Code) | set(Reason) | set(Unjudged) <= words
+    assert {family.name for family in FAMILIES} | set(Code) | set(DriftReason) | set(Unjudged) <= words
 
 
 def test_every_word_of_the_markers() -> None:
@@ -87,6 +90,11 @@ def test_every_rule_of_a_refusal() -> None:
     rules = set(re.findall(r'Refusal\(\s*"([a-z_]+)"', source))
     assert len(rules) == 8
     assert rules - code_words("docs/plan.md") == set()
+
+
+def test_every_reason_of_a_death_and_field_of_a_start() -> None:
+    words = code_words("docs/serve.md")
+    assert {reason.value for reason in Reason} | set(Started.__struct_fields__) <= words
 
 
 def test_every_check_with_its_severity_and_threshold() -> None:

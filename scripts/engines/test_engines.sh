@@ -65,6 +65,14 @@ test_planned() {  # starts its servers itself, with settings of its own
   echo "== $1 as planned after $((SECONDS - began)) s"
 }
 
+test_kept() {  # starts its servers itself, and kills them
+  local began=$SECONDS
+  echo "== $1 kept alive"
+  DRAFTMILL_ENGINES=$PWD/$engines "$python" -m pytest -m engine -rs -k "$1" tests/engines/test_kept_servers.py ||
+    fail "$1 is not kept alive"
+  echo "== $1 kept alive after $((SECONDS - began)) s"
+}
+
 test_engine() {  # name, variable of the URL, server options
   local name=$1 variable=$2; shift 2
   local log=$engines/$name.log began=$SECONDS port
@@ -91,8 +99,8 @@ export_model
 export_gguf
 for name in "$@"; do
   case $name in
-    vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32; test_two; test_planned vllm ;;
-    sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL --dtype float32 --context-length 1024; test_planned sglang ;;
+    vllm) test_engine vllm DRAFTMILL_VLLM_URL --dtype float32; test_two; test_planned vllm; test_kept vllm ;;
+    sglang) install sglang; test_engine sglang DRAFTMILL_SGLANG_URL --dtype float32 --context-length 1024; test_planned sglang; test_kept sglang ;;
     *) fail "no engine $name; there are vllm and sglang" ;;
   esac
 done

@@ -87,3 +87,7 @@ class SetupFault(EngineError):
 
 class ReplyFault(EngineError):
     """A reply that contradicts the request (counts, ids, finish reason): set aside with its evidence."""
+
+
+class ServerError(DraftmillError):
+    """A server that draftmill launches could not be started, or not be kept alive."""

@@ -14,6 +14,7 @@ from draftmill.errors import (
     EngineError,
     PromptFault,
     ReplyFault,
+    ServerError,
     SetupFault,
     StorageError,
     TransportFault,
@@ -162,6 +163,55 @@ def test_an_engine_that_stays_away_ends_the_run_after_the_patience(tmp_path: Pat
     assert run.loop and run.loop.error and "scripted is lost: scripted: refused" in run.loop.error.message
     tally = run.standing().tally()
     assert tally.counting >= 1 and tally.counting + tally.owed == 10 and tally.error == 0
+
+
+class KeptServer:
+    """A keeper whose server is away for a while, or for good."""
+
+    def __init__(self, error: ServerError | None = None) -> None:
+        self.away = False
+        self.error = error
+
+    def coming(self) -> bool:
+        return self.away and self.error is None
+
+    def lost(self) -> ServerError | None:
+        return self.error if self.away else None
+
+
+def test_the_patience_waits_for_a_server_that_is_started_again(tmp_path: Path) -> None:
+    run, engine, keeper = Milled(tmp_path, {"a": prompts(20)}), ScriptedEngine(), KeptServer()
+    calls = itertools.count(1)
+
+    def come_back() -> None:
+        engine.alive, keeper.away = None, False
+
+    def behave(request: Request) -> Reply | EngineError:
+        if next(calls) == 5:
+            engine.alive, keeper.away = TransportFault("scripted: gone"), True
+            asyncio.get_running_loop().call_later(1.5, come_back)  # far beyond the patience
+        return engine.alive or answer(request)
+
+    engine.behaviour = behave
+    assert run.run(engine, limits=Limits(patience=0.9, keeper=keeper)) is Ending.DONE
+    assert run.standing().tally().counting == 20
+
+
+def test_a_server_that_is_given_up_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+    run, engine = Milled(tmp_path, {"a": prompts(20)}), ScriptedEngine()
+    keeper = KeptServer(ServerError("server 0: gpu_memory: CUDA out of memory", "use more GPUs"))
+    calls = itertools.count(1)
+
+    def die(request: Request) -> Reply | EngineError:
+        if next(calls) == 5:
+            engine.alive, keeper.away = TransportFault("scripted: gone"), True
+        return engine.alive or answer(request)
+
+    engine.behaviour = die
+    assert run.run(engine, limits=Limits(patience=600, keeper=keeper)) is Ending.FAILED
+    assert run.loop and run.loop.error is keeper.error
+    tally = run.standing().tally()
+    assert tally.counting >= 1 and tally.counting + tally.owed == 20 and tally.error == 0
 
 
 def test_an_engine_that_comes_back_is_used_again(tmp_path: Path) -> None:

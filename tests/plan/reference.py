@@ -7,10 +7,10 @@ from typing import Any
 
 from draftmill import recipe as recipes
 from draftmill.capacity.cards import CARDS
+from draftmill.machine.machine import Machine
 from draftmill.mill.scene import REFERENCE
 from draftmill.plan.demand import Demand, demands
 from draftmill.plan.facts import Facts
-from draftmill.plan.machine import Machine
 from draftmill.plan.model import read_model
 from draftmill.plan.sheet import Sheet, draw
 from draftmill.recipe import Recipe

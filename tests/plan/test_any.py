@@ -12,9 +12,9 @@ from draftmill.capacity.cards import CARDS
 from draftmill.capacity.lengths import assumed, fixed
 from draftmill.cli.plan import as_json
 from draftmill.errors import UsageFault
+from draftmill.machine.machine import Machine
 from draftmill.plan.demand import Demand
 from draftmill.plan.facts import Facts
-from draftmill.plan.machine import Machine
 from draftmill.plan.model import Model
 from draftmill.plan.sheet import draw
 from draftmill.recipe import Plan

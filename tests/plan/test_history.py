@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from draftmill.capacity.started import Started
 from draftmill.engines.protocol import Identity
 from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.order import conversation_id
 from draftmill.plan.demand import ANSWER, PROMPT, demands
-from draftmill.plan.history import Seen, identities, loads, pace, seen, starts
+from draftmill.plan.history import Seen, as_starts, identities, launched, loads, pace, seen, starts
 from draftmill.recipe import Plan, Recipe
 from draftmill.records import Completion, Finish, Prompt
 
@@ -121,3 +122,37 @@ def test_what_servers_said_is_a_start(tmp_path: Path) -> None:
     found = starts(identities(path), plan)
     assert [(s.mem_fraction, s.tokens, s.kv) for s in found] == [(0.85, 116_171, "bf16"), (0.90, 376_029, "fp8")]
     assert identities(tmp_path / "none") == []
+
+
+def started(**values: Any) -> Started:
+    return Started(**({"time": "", "kind": "sglang", "model": "m", "tokens": 1000, "fraction": 0.8} | values))
+
+
+def test_starts_that_serve_has_seen(tmp_path: Path) -> None:
+    path = tmp_path / "starts.jsonl"
+    lines = [
+        started(),
+        started(model="other"),
+        started(kind="vllm"),
+        started(tp=8),
+        started(fraction=None),
+        started(fraction=0.9, tokens=2000),
+    ]
+    path.write_bytes(b"".join(encode(line) + b"\n" for line in lines) + b'{"torn')
+    assert launched(path, "sglang", "m", Plan()) == [lines[0], lines[-1]]
+    assert launched(tmp_path / "none", "sglang", "m", Plan()) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        ([started(), started(tokens=1001)], [(0.8, 1001)]),  # the last one of a setting
+        ([started(), started(fraction=0.9, tokens=9)], [(0.8, 1000), (0.9, 9)]),
+        ([started(fraction=0.9, tokens=9), started(free=5.0), started(free=5.01)], [(0.9, 9), (0.8, 1000)]),
+        # others used the memory too: only what found as much as the last one
+        ([started(fraction=0.7, free=4.0, tokens=9), started(free=5.0)], [(0.8, 1000)]),
+        ([], []),
+    ],
+)
+def test_which_of_them_calibrate(seen: list[Started], left: list[tuple[float, int]]) -> None:
+    assert [(s.mem_fraction, s.tokens) for s in as_starts(seen)] == left

@@ -150,3 +150,21 @@ def test_the_disk_is_what_binds(tmp_path: Path) -> None:
     loaded, facts, wanted = gathered(tmp_path)
     found = draw(loaded.plan, msgspec.structs.replace(facts, disk=1e6), wanted)
     assert found.binds.startswith("the disk")
+
+
+def test_one_start_that_serve_has_seen_calibrates_all_others(tmp_path: Path) -> None:
+    """From the first point of the reference run and what its log found free, the others within 0.1 %."""
+    loaded, facts, wanted = gathered(tmp_path, starts=[])
+    seen = [Start.model_validate({"mem_fraction": 0.85, "tokens": 116_171})]
+    facts = msgspec.structs.replace(facts, starts=seen, free=94.04 * 2**30)
+    for fraction, tokens in ((0.88, 159_277), (0.93, 231_120)):
+        found = draw(loaded.plan.changed({"mem_fraction": fraction}), facts, wanted)
+        assert found.tokens == pytest.approx(tokens, rel=1e-3)
+        assert found.memory_from == "calibrated by one start of the run's servers"
+
+
+def test_starts_that_were_found_and_contradict_each_other_fail_no_plan(tmp_path: Path) -> None:
+    loaded, facts, wanted = gathered(tmp_path, starts=[], gpu_free="94.04GiB")
+    seen = [Start.model_validate({"mem_fraction": f, "tokens": n}) for f, n in ((0.85, 300_000), (0.88, 159_277))]
+    found = draw(loaded.plan, msgspec.structs.replace(facts, starts=seen), wanted)
+    assert found.tokens == pytest.approx(159_277, abs=1)

@@ -62,3 +62,39 @@ def test_a_resolved_plan_reads_back() -> None:
     plan = Plan.model_validate(given)
     assert Plan.model_validate(plan.model_dump(mode="json")) == plan
     assert plan.changed({"kv": "fp8"}).kv == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("command: .v/bin/python -m vllm", "command", [".v/bin/python", "-m", "vllm"]),
+        ("command: [python, -m, 'a b']", "command", ["python", "-m", "a b"]),
+        ("options: --dtype float32", "options", ["--dtype", "float32"]),
+        ("environment: {HF_HUB_OFFLINE: 1, A: b}", "environment", {"HF_HUB_OFFLINE": "1", "A": "b"}),
+        ("{devices: 3}", "devices", ["3"]),
+        ("{tp: 2, devices: '4,5'}", "devices", ["4", "5"]),
+    ],
+)
+def test_how_it_is_started(tmp_path: Path, text: str, field: str, value: Any) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(RECIPE + f"  {text}\n")
+    plan = recipes.load(path).plan
+    assert getattr(plan, field) == value
+    assert plan.changed({"context": 1}).model_dump() == plan.model_dump() | {"context": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("devices: '4,5'", "devices names 2 GPUs; tp * pp * dp is 1"),
+        ("devices: '$(id)'", "plan.devices"),
+        ("environment: {'A B': c}", "plan.environment"),
+        ("command: 'python \"'", "plan.command"),
+    ],
+)
+def test_what_cannot_be_started(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(RECIPE + f"  {text}\n")
+    with pytest.raises(RecipeError) as caught:
+        recipes.load(path)
+    assert any(said in fault for fault in caught.value.faults)

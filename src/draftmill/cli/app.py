@@ -20,6 +20,7 @@ from draftmill.cli import (
     quickstart,
     report,
     run,
+    serve,
     verify,
 )
 from draftmill.cli.console import say_error
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command()(quickstart.quickstart)
 app.command()(init.init)
 app.command()(plan.plan)
+app.command()(serve.serve)
 app.command()(prepare.prepare)
 app.command()(adopt.adopt)
 app.command()(run.run)

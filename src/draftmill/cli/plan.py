@@ -1,5 +1,6 @@
 """``draftmill plan``: what fits, what binds, how long it takes, and how to launch it, before anything is launched."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,16 +57,15 @@ def plan(
 
     from draftmill import recipe as recipes
     from draftmill.cli import plan_page, simulation
+    from draftmill.cli.console import command
     from draftmill.plan.sheet import draw
 
     laid = overrides(only=only, samples=samples, budget=budget, concurrency=concurrency, max_new_tokens=max_new_tokens)
-    loaded = recipes.load(recipe, laid)
-    if only:
-        loaded = loaded.model_copy(update={"datasets": [d for d in loaded.datasets if d.name in only]})
     folder = run_folder(recipe, out)
-    settings = _settings(loaded, with_ or [])
-    loaded = loaded.model_copy(update={"plan": settings})
-    facts, demands = gather(loaded, recipe.parent, folder, ask=ask)
+    loaded, facts, demands = planned(
+        recipes.load(recipe, laid), recipe.parent, folder, with_ or [], only or (), ask=ask
+    )
+    settings = loaded.plan
     sheet = draw(settings, facts, demands)
     variants = {name: draw(other, facts, demands) for name, other in _variants(settings, what_if or []).items()}
     figures = {name: as_json(each) for name, each in {"plan": sheet, **variants}.items()}
@@ -78,8 +78,20 @@ def plan(
         figures["simulated"] = {"seconds": report.seconds, "rate": report.rate, "recomputed": report.recomputed}
     if json:
         typer.echo(msgspec.json.encode(figures).decode())
-    plan_page.ending(sheet, facts, force=force)
+    laid_over = [word for text in with_ or [] for word in ("--with", text)]
+    serve = command("draftmill", "serve", recipe, *(("--out", out) if out else ()), *laid_over)
+    plan_page.ending(sheet, facts, serve, force=force)
     raise typer.Exit(0 if force or not sheet.refusals else 1)
+
+
+def planned(
+    recipe: "Recipe", base: Path, folder: Path, with_: Sequence[str], only: Sequence[str] = (), *, ask: bool = False
+) -> "tuple[Recipe, Facts, list[Demand]]":
+    """The recipe with what the command line lays over its plan, and everything that the plan rests on."""
+    if only:
+        recipe = recipe.model_copy(update={"datasets": [d for d in recipe.datasets if d.name in only]})
+    recipe = recipe.model_copy(update={"plan": _located(_settings(recipe, with_), base)})
+    return recipe, *gather(recipe, base, folder, ask=ask)
 
 
 def gather(recipe: "Recipe", base: Path, out: Path, *, ask: bool = False) -> "tuple[Facts, list[Demand]]":
@@ -88,8 +100,9 @@ def gather(recipe: "Recipe", base: Path, out: Path, *, ask: bool = False) -> "tu
 
     from draftmill.cli.console import label
     from draftmill.journal.folder import RunFolder
+    from draftmill.machine import machine
     from draftmill.mill.target import resolve
-    from draftmill.plan import history, live, machine
+    from draftmill.plan import history, live
     from draftmill.plan.demand import demands
     from draftmill.plan.facts import Facts, card_of
     from draftmill.plan.model import read_drafter, read_model
@@ -106,22 +119,48 @@ def gather(recipe: "Recipe", base: Path, out: Path, *, ask: bool = False) -> "tu
     servers = history.identities(folder.engines)
     if ask:
         servers += live.identities(recipe.engines, lambda said: label("absent", said, style="yellow"))
+    target = resolve(recipe, base)
     facts = Facts(
         machine=here,
-        model=read_model(resolve(recipe, base).model),
+        model=read_model(target.model),
         drafter=drafter,
         card=card,
         cap=_cap(recipe),
         kinds=tuple(engine.kind for engine in recipe.engines),
         loads=history.loads(folder.load),
-        starts=history.starts(servers, plan),
         pace=history.pace(folder.load, [folder.dataset(d.name).journal for d in recipe.datasets]),
         host=host,
         disk=machine.disk_free(out),
         checkpoints=recipe.checkpoint_partials is not None,
         trusted=recipe.trust_remote_code,
     )
+    seen = history.launched(folder.serve.starts, facts.engine(plan), facts.model.name, plan)
+    facts = replace(
+        facts,
+        starts=[*history.starts(servers, plan), *history.as_starts(seen)],
+        free=next((s.free for s in reversed(seen) if s.free), None),
+        served=_served(recipe, base, facts.engine(plan)),
+        ports=_ports(recipe),
+    )
     return facts, demands(recipe, lambda dataset: history.seen(folder, dataset))
+
+
+def _served(recipe: "Recipe", base: Path, kind: str) -> str | None:
+    """The file that llama.cpp serves, where the recipe's model is a directory."""
+    from draftmill.mill.target import engine_specs
+
+    files = [spec.gguf for spec in engine_specs(recipe, base).engines if spec.gguf]
+    return files[0] if kind == "llamacpp" and files else None
+
+
+def _ports(recipe: "Recipe") -> tuple[int, ...]:
+    """The ports of this machine at which the recipe's engines are, in their order."""
+    from urllib.parse import urlsplit
+
+    from draftmill.cli.launching import local
+    from draftmill.recipe import server_of
+
+    return tuple(port for spec in recipe.engines if local(spec) and (port := urlsplit(server_of(spec.url or "")).port))
 
 
 def _cap(recipe: "Recipe") -> int | None:
@@ -139,7 +178,7 @@ def _cap(recipe: "Recipe") -> int | None:
     return -(-min(caps) // recipe.plan.dp) if caps else None
 
 
-def _settings(recipe: "Recipe", laid: list[str]) -> "Plan":
+def _settings(recipe: "Recipe", laid: Sequence[str]) -> "Plan":
     """The recipe's plan with the command line's values; an embedded engine's context, slots and KV type are in its own
     keys."""
     plan = recipe.plan
@@ -150,6 +189,14 @@ def _settings(recipe: "Recipe", laid: list[str]) -> "Plan":
     for text in laid:
         plan = _changed(plan, _values(text, "--with"), "--with", text)
     return plan
+
+
+def _located(plan: "Plan", base: Path) -> "Plan":
+    """A command that lies in a folder is looked for beside the recipe, as all of its paths are."""
+    if not plan.command or "/" not in plan.command[0]:
+        return plan
+    place = (base / Path(plan.command[0]).expanduser()).absolute()  # not resolved: an environment is found by its link
+    return plan.changed({"command": [str(place), *plan.command[1:]]}) if place.exists() else plan
 
 
 def _variants(plan: "Plan", texts: list[str]) -> "dict[str, Plan]":

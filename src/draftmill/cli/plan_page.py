@@ -18,7 +18,7 @@ _NAMES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
 
 def show(sheet: Sheet, facts: Facts, demands: Sequence[Demand]) -> None:
     """Print the page on stderr, down to the notes."""
-    _server(sheet, facts)
+    server(sheet, facts)
     _datasets(sheet, demands)
     label("binds", sheet.binds)
     if sheet.span:
@@ -32,11 +32,9 @@ def show(sheet: Sheet, facts: Facts, demands: Sequence[Demand]) -> None:
         label("note", note, style="yellow")
 
 
-def ending(sheet: Sheet, facts: Facts, *, force: bool) -> None:
-    """What is refused, or the command."""
-    for refused in sheet.refusals:
-        label("forced" if force else "refused", refused.message, style="yellow" if force else "bold red")
-        advise(refused.advice)
+def ending(sheet: Sheet, facts: Facts, serve: str, *, force: bool) -> None:
+    """What is refused, or the command, and that ``serve`` runs it."""
+    refusals(sheet, force=force)
     if sheet.refusals and not force:
         advise("--force prints the command all the same")
         return
@@ -47,6 +45,14 @@ def ending(sheet: Sheet, facts: Facts, *, force: bool) -> None:
     for line in sheet.launch:
         err.print(Text(f"  {line}"))
     err.print()
+    advise(f"`{serve}` starts that, says how far off this plan was, and keeps it alive")
+
+
+def refusals(sheet: Sheet, *, force: bool) -> None:
+    """What the plan refuses, and what to do instead."""
+    for refused in sheet.refusals:
+        label("forced" if force else "refused", refused.message, style="yellow" if force else "bold red")
+        advise(refused.advice)
 
 
 def side_by_side(sheets: Mapping[str, Sheet]) -> None:
@@ -65,7 +71,8 @@ def side_by_side(sheets: Mapping[str, Sheet]) -> None:
     err.print()
 
 
-def _server(sheet: Sheet, facts: Facts) -> None:
+def server(sheet: Sheet, facts: Facts) -> None:
+    """What is served on what, and what fits."""
     plan, shape = sheet.settings, facts.model.shape
     weights = f"{gib(facts.model.bytes)} of weights ({facts.model.why})" if facts.model.bytes else "weights unknown"
     kinds = f"{shape.layers} layers{', MLA' if shape.mla else ''}" + (

@@ -1,7 +1,7 @@
 """``draftmill run``: make or continue a run."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from draftmill.mill.loop import Limits
     from draftmill.mill.result import Result
     from draftmill.recipe import Recipe
+    from draftmill.serve.beside import Beside
 
 
 def run(
@@ -47,14 +48,20 @@ def run(
         int | None,
         typer.Option(min=0, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1.", show_default=False),
     ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Start the servers that the recipe plans, and end them with the run.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Generate what a recipe asks for; the same command again continues where it stopped.
 
     Example: draftmill run recipe.yaml --out runs/kimi --engine http://127.0.0.1:30000
+
+    Example: draftmill run recipe.yaml --serve
     """
     from draftmill import recipe as recipes
     from draftmill.cli.console import command
+    from draftmill.cli.launching import servers, with_servers
     from draftmill.mill.loop import Limits
 
     loaded = recipes.load(
@@ -72,7 +79,7 @@ def run(
     folder = run_folder(recipe, out)
     limits = Limits(max_errors=max_errors, patience=patience, drain=drain, stall=stall)
     result = mill(
-        loaded,
+        with_servers(loaded, recipe.parent, folder) if serve else loaded,
         recipe.parent,
         folder,
         limits,
@@ -81,8 +88,10 @@ def run(
         retry_errors=retry_errors,
         examples=1 if limit else 0,
         metrics_port=metrics_port,
+        servers=(lambda: servers(loaded, recipe.parent, folder, tuple(only or ()))) if serve else None,
     )
-    again = command("draftmill", "run", recipe, "--out", folder, "--native-tools" if native_tools else "")
+    options = ("--native-tools" if native_tools else "", "--serve" if serve else "")
+    again = command("draftmill", "run", recipe, "--out", folder, *options)
     raise typer.Exit(finish(result, again, folder, limited=bool(limit), json=json))
 
 
@@ -97,8 +106,14 @@ def mill(
     retry_errors: bool = False,
     examples: int = 0,
     metrics_port: int | None = None,
+    servers: "Callable[[], AbstractContextManager[Beside]] | None" = None,
 ) -> "Result":
-    """Prepare and generate, telling the story, and show the first rows of each dataset decoded."""
+    """Prepare and generate, telling the story, and show the first rows of each dataset decoded.
+
+    ``servers`` are started once it is known that anything is owed, and are there while it is generated.
+    """
+    from dataclasses import replace
+
     from draftmill.cli.console import label
     from draftmill.cli.story import Story
     from draftmill.cli.summary import show, show_example
@@ -107,7 +122,10 @@ def mill(
     label("run", str(folder))
     with interruptible(), open_run(recipe, base, folder, only=only, observer=Story()) as opened:
         opened.prepare()
-        with metrics(folder, metrics_port):
+        with ExitStack() as around:
+            if servers and opened.owes(first=first, retry_errors=retry_errors):
+                limits = replace(limits, keeper=around.enter_context(servers()))
+            around.enter_context(metrics(folder, metrics_port))
             result = opened.mill(limits, first=first, retry_errors=retry_errors)
         if examples and result.start.answers:
             for dataset in opened.datasets:

@@ -52,24 +52,33 @@ def main() -> None:
 def _serve(config: Config) -> "xllamacpp.Server":  # type: ignore[name-defined]  # noqa: F821
     import xllamacpp
 
-    params = xllamacpp.CommonParams()
+    params = parameters(config.slots, config.slots * config.context, config.threads, config.prompt_cache)
     params.model.path = config.gguf
-    params.n_parallel = config.slots
-    params.n_ctx = config.slots * config.context
-    params.fit_params = False  # it would lower the context to fit the memory
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = config.threads
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.kv.upper()}"]
     if config.kv.startswith("q"):  # quantised values are read by flash attention alone
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
-    params.cache_prompt = config.prompt_cache
-    params.cache_ram_mib = 512 if config.prompt_cache else 0  # 8 GiB by default
-    params.n_threads_http = 512  # each waiting generation holds one, and /metrics must still get through
-    params.endpoint_metrics = params.endpoint_slots = params.endpoint_props = True
-    params.ui = False
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [config.key]
     return xllamacpp.Server(params)
+
+
+def parameters(slots: int, context: int, threads: int | None, cache: bool) -> "xllamacpp.CommonParams":  # type: ignore[name-defined]  # noqa: F821
+    """What every server of ours has in common; ``context`` is tokens in all."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.n_parallel = slots
+    params.n_ctx = context
+    params.fit_params = False  # it would lower the context to fit the memory
+    if threads:
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.cache_prompt = cache
+    params.cache_ram_mib = 512 if cache else 0  # 8 GiB by default
+    params.n_threads_http = 512  # each waiting generation holds one, and /metrics must still get through
+    params.endpoint_metrics = params.endpoint_slots = params.endpoint_props = True
+    params.ui = False
+    return params
 
 
 def _end_with_parent() -> None:

@@ -25,6 +25,24 @@ class DatasetFolder:
         self.drift = path / "drift.json"
 
 
+class ServeFolder:
+    """What is kept of the servers that are launched for a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "lock"
+        self.events = path / "events.jsonl"
+        self.starts = path / "starts.jsonl"
+
+    def log(self, replica: int) -> Path:
+        """What a replica's server writes."""
+        return self.path / f"server-{replica}.log"
+
+    def create(self) -> None:
+        """Make the folder. Raises StorageError where that cannot be."""
+        make(self.path)
+
+
 class RunFolder:
     """The folder of one run."""
 
@@ -38,13 +56,11 @@ class RunFolder:
         self.events = path / "events.jsonl"
         self.load = path / "load.jsonl"
         self.logs = path / "logs"
+        self.serve = ServeFolder(path / "serve")
 
     def create(self) -> None:
         """Make the folder. Raises StorageError where that cannot be."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be made: {error.strerror or error}") from error
+        make(self.path)
 
     def dataset(self, name: str) -> DatasetFolder:
         return DatasetFolder(self.path / name)
@@ -57,3 +73,11 @@ class RunFolder:
     def datasets(self) -> list[DatasetFolder]:
         """The datasets that have been prepared here, by name."""
         return [DatasetFolder(f.parent) for f in sorted(self.path.glob("*/prompts.jsonl"))]
+
+
+def make(folder: Path) -> None:
+    """Make a folder and those above it. Raises StorageError where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from error

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from draftmill.engines.protocol import Reply, Request
 from draftmill.errors import DraftmillError, RunError, TransportFault
@@ -43,9 +44,17 @@ class Ending(Enum):
     FAILED = "failed"
 
 
+class Keeper(Protocol):
+    """Whoever keeps the run's own servers alive: ``coming`` while one is started again, ``lost`` says why none will."""
+
+    def coming(self) -> bool: ...
+    def lost(self) -> DraftmillError | None: ...
+
+
 @dataclass(frozen=True)
 class Limits:
-    """When to stop. ``patience``: seconds without an open engine. ``drain``: seconds for what is in flight.
+    """When to stop. ``patience``: seconds without an open engine, not counting those in which the ``keeper`` starts one
+    again. ``drain``: seconds for what is in flight.
 
     ``checkpoint``: seconds between two journaled beginnings of an answer under way; None: they are not streamed.
     ``stall``: seconds without any progress after which a server that has requests of ours is taken for stuck.
@@ -56,6 +65,7 @@ class Limits:
     drain: float = 60.0
     checkpoint: float | None = 1.0
     stall: float = 300.0
+    keeper: Keeper | None = None
 
 
 class Loop:
@@ -105,6 +115,7 @@ class Loop:
         self._witness: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
         self._no_seat_since: float | None = None
+        self._awaited = 0.0  # when the keeper last had a server that was to come
         self._mishaps = Mishaps(tell)
         self._returns = Returns(
             lambda *line: self._scribe.put(*line),
@@ -406,8 +417,12 @@ class Loop:
     def _check_patience(self) -> None:
         """No open seat, or none that could hold what is left, or faults without one answer: the end after the patience;
         at once where all are refused."""
-        now = clock.now()
+        now, keeper = clock.now(), self._limits.keeper
         busy = self._calls or self._trials.under_way or self.paused
+        if keeper and (error := keeper.lost()) and not any(seat.state is State.OPEN for seat in self.seats):
+            self.stop(Ending.FAILED, error)
+        if keeper and keeper.coming():
+            self._awaited = now
         if busy and any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
             self._no_seat_since = None
         else:
@@ -416,7 +431,7 @@ class Loop:
             seat.state is State.PAUSED and not (seat.ever_answered or seat.failures) for seat in self.seats
         )
         since = min((t for t in (self._no_seat_since, self._returns.failing_since) if t is not None), default=None)
-        if refused or (since is not None and now - since >= self._limits.patience):
+        if refused or (since is not None and now - max(since, self._awaited) >= self._limits.patience):
             why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.last_fault}" for seat in self.seats)
             advice = "mend the engine and run the same command again; what was in flight is owed, nothing is lost"
             self.stop(Ending.FAILED, RunError(f"no engine takes work: {why or 'all were taken out'}", advice))

@@ -94,13 +94,17 @@ class Run:
 
     def mill(self, limits: Limits, *, first: int | None = None, retry_errors: bool = False) -> Result:
         """Generate what is owed, of each dataset's ``first`` positions only where that is given, and write the rows."""
-        standings = {d.name: self._standing(d, retry_errors) for d in self.datasets}
+        standings = self._standings(retry_errors)
         if not any(_owes(standing, first) for standing in standings.values()):
             return self.result(Start(Ending.DONE))
         self.find()
         import uvloop
 
         return self.result(uvloop.run(self._mill(standings, limits, first)))
+
+    def owes(self, *, first: int | None = None, retry_errors: bool = False) -> bool:
+        """Whether ``mill`` would have anything to do."""
+        return any(_owes(standing, first) for standing in self._standings(retry_errors).values())
 
     def result(self, start: Start) -> Result:
         """What stands on the disk after a start; the rows are written where they are not there yet."""
@@ -186,6 +190,9 @@ class Run:
         except Exception as error:  # whatever a template, a tokenizer or a disk may raise
             self.note("drift", dataset.name, f"could not be worked out: {error or type(error).__name__}")
             return None
+
+    def _standings(self, retry_errors: bool) -> dict[str, Standing]:
+        return {d.name: self._standing(d, retry_errors) for d in self.datasets}
 
     def _standing(self, dataset: Dataset, retry_errors: bool = False) -> Standing:
         folder = self.folder.dataset(dataset.name)

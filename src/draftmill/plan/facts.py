@@ -1,5 +1,7 @@
 """What does not change from one variant of a plan to the next: machine, model, observations; and who says it."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 
 import msgspec
@@ -10,7 +12,7 @@ from draftmill.capacity.kv import cell
 from draftmill.capacity.pool import Memory
 from draftmill.capacity.weights import per_gpu
 from draftmill.errors import UsageFault
-from draftmill.plan.machine import Machine
+from draftmill.machine.machine import Machine
 from draftmill.plan.model import Drafter, Model
 from draftmill.recipe import Plan, Start
 
@@ -20,7 +22,9 @@ _BESIDE = 1.04  # of the weights divided evenly: replicas and what loading leave
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """``cap`` is how many requests one replica gets at once, None where the governor finds out; ``kinds`` are those of
     the recipe's engines; ``loads``, ``starts`` and ``pace`` those observed by the run; ``host`` the bytes that the host
-    has, ``disk`` those free in the run's folder; None where nobody knows."""
+    has, ``disk`` those free in the run's folder, ``free`` those that a server of the run found on a GPU before it
+    loaded; None where nobody knows. ``served`` is what is launched where that is not ``model`` (a GGUF file),
+    ``ports`` are where the recipe's engines expect it."""
 
     machine: Machine
     model: Model
@@ -33,6 +37,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     pace: tuple[float, float] | None = None
     host: float | None = None
     disk: float | None = None
+    free: float | None = None
+    served: str | None = None
+    ports: tuple[int, ...] = ()
     checkpoints: bool = True
     trusted: bool = False
 
@@ -67,15 +74,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         if engine == "llamacpp" or plan.kv_space is not None:
             return None, "given outright"
         free = self._free(plan, engine)
-        seen, by = (plan.starts, "") if plan.starts else (self.starts, " of the run's servers")
-        starts = [pool.Start(s.mem_fraction, s.tokens, float(self._cell(plan, s.kv, each))) for s in seen]
         try:
-            if len({s.fraction for s in starts}) > 1:
-                return pool.calibrate(starts), f"calibrated by {len(starts)} starts{by}"
-            if starts and free is not None:
-                return pool.calibrate(starts, free=free), f"calibrated by one start{by}"
+            if calibrated := self._calibrated(plan, plan.starts, each, free, ""):
+                return calibrated
         except ValueError as error:
             raise UsageFault(f"plan: starts: {error}") from None
+        for starts in (self.starts, self.starts[-1:]):  # nobody asked for these: what contradicts itself is left out
+            with suppress(ValueError):
+                if not plan.starts and (found := self._calibrated(plan, starts, each, free, " of the run's servers")):
+                    return found
         loaded = self.loaded(plan)
         if free is None:
             known = ", ".join(CARDS)
@@ -92,6 +99,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             loaded += peak + CONTEXT
         return Memory(free, loaded), "reckoned, not calibrated"
 
+    def _calibrated(
+        self, plan: Plan, seen: Sequence[Start], each: Fraction, free: float | None, by: str
+    ) -> tuple[Memory, str] | None:
+        """Memory by observed starts, where they determine it. Raises ValueError where they contradict each other."""
+        starts = [pool.Start(s.mem_fraction, s.tokens, float(self._cell(plan, s.kv, each))) for s in seen]
+        if len({s.fraction for s in starts}) > 1:
+            return pool.calibrate(starts), f"calibrated by {len(starts)} starts{by}"
+        if starts and free is not None:
+            return pool.calibrate(starts, free=free), f"calibrated by one start{by}"
+        return None
+
     def _cell(self, plan: Plan, dtype: str, each: Fraction) -> Fraction:
         if dtype == plan.kv:
             return each
@@ -101,6 +119,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def _free(self, plan: Plan, engine: str) -> float | None:
         if plan.gpu_free is not None:
             return plan.gpu_free
+        if self.free is not None and engine == "sglang":
+            return self.free
         if self.card is None:
             return None
         return self.card.memory if engine == "vllm" else self.card.free

@@ -1,6 +1,6 @@
 """What a run's folder already knows: the lengths of its prompts and answers, and the loads of its servers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import msgspec
 from pydantic import ValidationError
 
 from draftmill.capacity.lengths import Lengths, observed
+from draftmill.capacity.started import Started
 from draftmill.engines.protocol import Identity
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.prompts import read_heads
@@ -15,6 +16,7 @@ from draftmill.ledger.standing import Standing, load_standing
 from draftmill.recipe import Dataset, Plan, Start
 
 _ENOUGH = 30  # answers of an unbroken prefix that say more than all answers, of which the short ones come first
+_SAME = 0.005  # of a GPU's free memory: what logs round off, and a little
 _STEADY = 3  # looks at one load before it counts
 
 
@@ -172,3 +174,28 @@ def starts(servers: Iterable[Identity], plan: Plan) -> list[Start]:
             except ValidationError:  # a dtype that is not known here
                 continue
     return list(found.values())
+
+
+def launched(path: Path, kind: str, model: str, plan: Plan) -> list[Started]:
+    """Starts that ``serve`` has seen of this model on as many GPUs, oldest first; what cannot be read is none."""
+    found, decoder = [], msgspec.json.Decoder(Started)
+    for line in _lines(path):
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            found.append(decoder.decode(line))
+    return [s for s in found if (s.kind, s.model, s.tp, s.pp) == (kind, model, plan.tp, plan.pp) and s.fraction]
+
+
+def as_starts(found: Sequence[Started]) -> list[Start]:
+    """The same for a plan: of one fraction and dtype the last one, the last one last.
+
+    Starts that found another free memory than the last one say nothing of the next: others used the memory too.
+    """
+    starts: dict[tuple[float | None, str], Start] = {}
+    for s in found:
+        if s.free and found[-1].free and abs(s.free / found[-1].free - 1) > _SAME:
+            continue
+        said = {"mem_fraction": s.fraction, "tokens": s.tokens, "kv": s.kv, "left": s.left}
+        with suppress(ValidationError):
+            starts.pop((s.fraction, s.kv), None)
+            starts[s.fraction, s.kv] = Start.model_validate(said)
+    return list(starts.values())

@@ -122,7 +122,7 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
         disk=sizes,
         refusals=refusals,
         notes=notes(demands, tokens, context, seen.source, sizes, facts),
-        launch=commands(_launch(plan, facts, engine, context)),
+        launch=commands(launch(plan, facts)),
     )
 
 
@@ -190,7 +190,8 @@ def _headroom(
     if engine != "sglang" or memory is None or fraction is None:
         return None, None, None
     total = facts.card.memory if facts.card else memory.free
-    seen = [memory.free * (1 - s.mem_fraction) - s.left for s in plan.starts if s.left is not None]
+    starts = plan.starts or facts.starts
+    seen = [memory.free * (1 - s.mem_fraction) - s.left for s in starts if s.left is not None]
     reckoned = headroom.reckoned(total, tp=plan.tp, pp=plan.pp, mla=facts.model.shape.mla)
     graphs = max(seen) if seen else headroom.GRAPHS_SEEN * reckoned
     tokens = headroom.chunk(total)
@@ -251,10 +252,11 @@ def _disk(facts: Facts, demands: Sequence[Demand]) -> dict[str, float]:
     }
 
 
-def _launch(plan: Plan, facts: Facts, engine: str, context: int) -> Launch:
+def launch(plan: Plan, facts: Facts) -> Launch:
+    """What is launched, as it is planned."""
     return Launch(
-        kind=engine,
-        model=facts.model.name,
+        kind=facts.engine(plan),
+        model=facts.served or facts.model.name,
         tp=plan.tp,
         pp=plan.pp,
         dp=plan.dp,
@@ -262,10 +264,15 @@ def _launch(plan: Plan, facts: Facts, engine: str, context: int) -> Launch:
         kv=plan.kv,
         kv_space=plan.kv_space,
         hicache=plan.hicache,
-        context=context,
+        context=plan.context or facts.model.shape.context,
         slots=plan.slots,
         drafter=plan.drafter,
         algorithm=plan.algorithm,
         trusted=facts.trusted,
         on_gpu=facts.on_gpu(plan),
+        command=tuple(plan.command),
+        options=tuple(plan.options),
+        environment=plan.environment,
+        devices=tuple(plan.devices),
+        ports=facts.ports,
     )

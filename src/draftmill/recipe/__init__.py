@@ -14,6 +14,7 @@ from draftmill.recipe.model import SMALL_MODEL, Concurrency, EngineSpec, Lane, O
 from draftmill.recipe.overrides import Overrides, apply
 from draftmill.recipe.plan import KV, Load, Plan, Start, parse_size
 from draftmill.recipe.sampling import Sampling
+from draftmill.recipe.server import server_of
 from draftmill.recipe.verify import THRESHOLDS, check_thresholds
 
 __all__ = [
@@ -50,5 +51,6 @@ __all__ = [
     "parse_count",
     "parse_size",
     "read_control",
+    "server_of",
     "validate",
 ]

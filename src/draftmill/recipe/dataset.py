@@ -11,7 +11,7 @@ from draftmill.recipe.part import Part
 from draftmill.recipe.sampling import Sampling
 
 _TAKEN_NAMES = frozenset(  # what else lies in a run's folder
-    ("tokenizer", "logs", "export", "lock", "run.yaml", "events.jsonl", "load.jsonl")
+    ("tokenizer", "logs", "serve", "export", "lock", "run.yaml", "events.jsonl", "load.jsonl")
 )
 # arguments of apply_chat_template that decide the prompt's text beside the template: draftmill sets them itself
 _OWN_ARGUMENTS = {

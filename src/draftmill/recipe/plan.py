@@ -1,6 +1,7 @@
 """What ``draftmill plan`` is told of the server that is to be launched, and of the machine where it cannot look."""
 
 import re
+import shlex
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -31,6 +32,24 @@ def _kv(value: object) -> object:
     return _ALIASES.get(value, value) if isinstance(value, str) else value
 
 
+def _words(value: object) -> object:
+    """A command as one text, as it is typed, or as a list of words. No shell ever sees it."""
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+def _texts(value: object) -> object:
+    """YAML reads the values of an environment as numbers and truths."""
+    if not isinstance(value, dict):
+        return value
+    return {str(key): str(each) if isinstance(each, int | float) else each for key, each in value.items()}
+
+
+def _devices(value: object) -> object:
+    """``4,5`` or a list; YAML reads 4 alone as a number."""
+    parts = value if isinstance(value, list) else str(value).split(",")
+    return [str(part).strip() for part in parts]
+
+
 def _fraction(value: float) -> float:
     if not 0 < value < 1:
         raise ValueError("is a share of the memory: between 0 and 1")
@@ -40,6 +59,9 @@ def _fraction(value: float) -> float:
 Size = Annotated[float, BeforeValidator(parse_size)]
 Fraction = Annotated[float, AfterValidator(_fraction)]
 Parallel = Annotated[int, Field(ge=1, le=1024)]
+Words = Annotated[list[str], BeforeValidator(_words)]
+Devices = Annotated[list[Annotated[str, Field(pattern=r"^[A-Za-z0-9:/.-]+$")]], BeforeValidator(_devices)]
+Environment = Annotated[dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str], BeforeValidator(_texts)]
 Mean = Annotated[float, Field(gt=0)]
 
 
@@ -60,7 +82,10 @@ class Load(Part):
 
 
 class Plan(Part):
-    """The server to be planned. Sizes are of one GPU, but for ``host_memory``."""
+    """The server to be planned. Sizes are of one GPU, but for ``host_memory``.
+
+    ``command``, ``options`` and ``environment`` say how it is started where the usual command is not the one.
+    """
 
     engine: Literal["auto", "sglang", "vllm", "llamacpp"] = "auto"
     gpu: str | None = None
@@ -78,6 +103,10 @@ class Plan(Part):
     slots: Annotated[int, Field(ge=1)] = 8
     drafter: str | None = None
     algorithm: Literal["EAGLE3", "EAGLE"] | None = None
+    command: Words = Field(default=[])
+    options: Words = Field(default=[])
+    environment: Environment = Field(default={})
+    devices: Devices = Field(default=[])
     starts: list[Start] = Field(default=[])
     loads: list[Load] = Field(default=[])
     prompts: dict[str, Mean] = Field(default={})
@@ -87,6 +116,8 @@ class Plan(Part):
     def _fits(self) -> "Plan":
         if self.algorithm and not self.drafter:
             raise ValueError("algorithm goes with a drafter")
+        if self.devices and len(self.devices) != self.tp * self.pp * self.dp:
+            raise ValueError(f"devices names {len(self.devices)} GPUs; tp * pp * dp is {self.tp * self.pp * self.dp}")
         return self
 
     def changed(self, values: dict[str, Any]) -> "Plan":

@@ -6,7 +6,8 @@ import pytest
 
 from draftmill.capacity.cards import CARDS, by_driver
 from draftmill.capacity.headroom import MIB
-from draftmill.plan.machine import disk_free, gpus, memory, probe
+from draftmill.machine.gpus import gpus
+from draftmill.machine.machine import disk_free, memory, probe
 
 MEMINFO = "MemTotal:       24689604 kB\nMemFree:        17000000 kB\n"
 

@@ -1,0 +1,1 @@
+"""A server launched as it was planned, read, and kept alive."""

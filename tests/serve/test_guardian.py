@@ -1,0 +1,117 @@
+"""A guardian holds its server: however anything ends, nothing of it is left."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from draftmill.capacity.launch import Invocation
+from draftmill.errors import ServerError
+from draftmill.serve.child import Child
+from draftmill.serve.guardian import Over
+from tests.serve.processes import alive, below, until
+
+# a server that leaves a child in its group and one in a session of its own, both deaf to SIGTERM, and tells their pids
+SERVER = textwrap.dedent(
+    """
+    import os, signal, subprocess, sys, time
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+    children = []
+    for own in (False, True):
+        words = [sys.executable, "-c", deaf]
+        children.append(subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=own))
+        children[-1].stdout.readline()
+    print(*(child.pid for child in children), flush=True)
+    time.sleep(600)
+    """
+)  # fmt: skip
+WORDS = (sys.executable, "-c", SERVER)
+
+
+def pids(log: Path) -> list[int]:
+    """The server's children, once it has told them."""
+    until(lambda: log.exists() and log.read_text().endswith("\n"))
+    return list(map(int, log.read_text().split()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, None])
+def test_nothing_outlives_a_server(tmp_path: Path, number: int | None) -> None:
+    log = tmp_path / "log"
+
+    async def body() -> tuple[Over, int]:
+        child = await Child.start(Invocation(WORDS), log, grace=0.2)
+        await asyncio.to_thread(pids, log)
+        if number is None:
+            return await child.stop(), child.pid
+        os.kill(child.pid, number)
+        return await child.over, child.pid
+
+    over, server = asyncio.run(body())
+    assert over == Over(-(number or signal.SIGTERM))
+    assert not any(map(alive, [server, *pids(log)]))
+
+
+# what draftmill does around a server, as a process that can be killed
+OWNER = textwrap.dedent(
+    """
+    import asyncio, sys
+    from pathlib import Path
+    from draftmill.capacity.launch import Invocation
+    from draftmill.serve.child import Child
+
+    async def main():
+        child = await Child.start(Invocation(tuple(sys.argv[2:])), Path(sys.argv[1]), grace=0.2)
+        print(child.pid, flush=True)
+        await child.over
+        print("over", flush=True)
+
+    asyncio.run(main())
+    """
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM])
+def test_nothing_outlives_draftmill(tmp_path: Path, number: int) -> None:
+    log = tmp_path / "log"
+    with subprocess.Popen([sys.executable, "-c", OWNER, log, *WORDS], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout
+        server = int(owner.stdout.readline())
+        everything = [*pids(log), *below(owner.pid)]
+        assert server in everything
+        owner.send_signal(number)
+        owner.wait()
+    until(lambda: not any(map(alive, everything)))
+
+
+def test_nothing_outlives_a_guardian_that_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    words = (sys.executable, "-c", "import time; print(flush=True); time.sleep(600)")
+    with subprocess.Popen([sys.executable, "-c", OWNER, log, *words], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout
+        server = int(owner.stdout.readline())
+        (guardian,) = set(below(owner.pid)) - {server}
+        os.kill(guardian, signal.SIGKILL)
+        assert owner.stdout.readline() == "over\n"
+    until(lambda: not alive(server))
+
+
+def test_the_server_gets_its_environment_and_its_output_is_appended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+
+    async def body() -> Over:
+        words = (sys.executable, "-c", "import os, sys; print(os.environ['A'], sys.stdin.read()); sys.exit(3)")
+        return await (await Child.start(Invocation(words, {"A": "b"}), log)).over
+
+    assert asyncio.run(body()) == Over(3)
+    assert log.read_text() == "before\nb \n"
+
+
+def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="no-such-server: No such file or directory"):
+        asyncio.run(Child.start(Invocation(("no-such-server",)), tmp_path / "log"))
