@@ -15,7 +15,7 @@ from draftmill.cli.compare import _of_model
 from draftmill.compare.comparison import Comparison, compare
 from draftmill.compare.hear import Plan, hear
 from draftmill.compare.questions import of_files
-from draftmill.compare.setting import Setting
+from draftmill.compare.setting import Setting, of_spec
 from draftmill.compare.verdict import TOLERANCE
 from draftmill.engines.protocol import Engine
 from draftmill.recipe import SMALL_MODEL, EngineSpec
@@ -40,7 +40,7 @@ def main() -> None:
     plan = Plan(chosen.questions, tokens, target.stop_ids, target.tokenizer.size)
 
     def setting(name: str, **values: str) -> Setting:
-        return Setting(name, EngineSpec.model_validate(SHAPE | values), target.gguf, _nothing)
+        return of_spec(name, EngineSpec.model_validate(SHAPE | values), target.gguf, _nothing)
 
     print(
         f"{prompts} prompts of {sum(len(q.ids) for q in plan.questions) / prompts:.0f} ids, {tokens} tokens an answer"

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import in_process, questions, write_jsonl
+from draftmill.serve.replica import free_port
+from tests.cli.command import in_process, questions, write_jsonl, write_recipe
+from tests.serve.processes import with_words
 from tests.watch.folders import begin
 
 SIDE = "embedded:slots=4,context=256"
@@ -26,13 +28,34 @@ def test_a_coarser_cache_is_told_from_itself(tmp_path: Path) -> None:
     assert found["says"] in told and found["advice"] in told and "A again: scores: 4 of 4" in told
 
 
+@pytest.mark.embedded
+def test_two_launches_of_one_plan_stand_one_after_the_other(tmp_path: Path, small_model: Path) -> None:
+    port = free_port()
+    recipe = write_recipe(
+        tmp_path / "r.yaml",
+        model=str(small_model),
+        engines=[{"url": f"http://127.0.0.1:{port}"}],
+        datasets=[{"name": "chat", "source": str(write_jsonl(tmp_path / "chat.jsonl", questions(3)))}],
+        plan={"engine": "llamacpp", "slots": 2, "context": 1024, "options": "-t 1"},
+    )
+    asked = ("--prompts", tmp_path / "chat.jsonl", "--samples", "3", "--max-new-tokens", "2", "--tolerance", "1")
+    done = in_process("compare", recipe, f"{recipe}:kv=q4_0", *asked, "--out", tmp_path / "c.json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "c.json").read_text())
+    refused = found["effects"][0]
+    assert refused["value"] > refused["base"] + 0.01, found["effects"]
+    logs = {side: list((tmp_path / "c.servers" / side).rglob("*.log")) for side in ("A", "B")}
+    assert all(logs.values()) and not with_words("--port", str(port)), logs
+
+
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
         (["embeded", "embedded"], 2, "Invalid value for A: url: is not a server's URL"),
         (["embedded", "embedded:kv=q9_0"], 2, "Invalid value for B: kv: 'q9_0' should be 'f32'"),
         (["{url: [", "embedded"], 2, "is not valid YAML"),
-        (["http://127.0.0.1:9", "embedded"], 2, "Invalid value for --model: is needed"),
+        (["http://127.0.0.1:9", "http://127.0.0.1:10"], 2, "Invalid value for --model: is needed"),
+        (["none.yaml", "embedded"], 2, "none.yaml"),
         (["embedded", "embedded", "--only", "chat"], 2, "it names a dataset of a run"),
         (["embedded", "embedded", "--prompts", "run", "--model", "m"], 2, "a run has its own"),
         (["http://127.0.0.1:9", "embedded", "--model", "MODEL"], 1, "http://127.0.0.1:9"),

@@ -9,7 +9,7 @@ import pytest
 from draftmill.compare.comparison import Comparison, compare
 from draftmill.compare.effects import deciding
 from draftmill.compare.hear import Plan, Question, hear
-from draftmill.compare.setting import Setting
+from draftmill.compare.setting import Setting, of_spec
 from draftmill.compare.verdict import Effect, Verdict
 from draftmill.engines.protocol import Engine
 from draftmill.recipe import EngineSpec
@@ -37,7 +37,7 @@ def compared(tokenizer_folder: Path, small_model: Path) -> Callable[..., Compari
 
     def setting(**options: str) -> Setting:
         spec = EngineSpec.model_validate({"kind": "embedded", "slots": 4, "context": 256, **options})
-        return Setting(str(options), spec, small_model, nothing)
+        return of_spec(str(options), spec, small_model, nothing)
 
     def run(**options: str) -> Comparison:
         a, b = setting(), setting(**options)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from draftmill.compare import setting as module
-from draftmill.compare.setting import Setting, refuse_other_vocabulary, room
+from draftmill.compare.setting import Setting, of_spec, refuse_other_vocabulary, room
 from draftmill.engines.protocol import Engine, Identity
 from draftmill.errors import RunError
 from draftmill.recipe import EngineSpec, as_engine
@@ -20,7 +20,7 @@ async def fine(engine: Engine) -> None:
 
 
 def side(text: str, **identity: Any) -> Setting:
-    made = Setting(text, EngineSpec.model_validate(as_engine(text)), Path("m.gguf"), fine)
+    made = of_spec(text, EngineSpec.model_validate(as_engine(text)), Path("m.gguf"), fine)
     made.identity = msgspec.structs.replace(made.identity, **identity)
     return made
 
@@ -50,7 +50,7 @@ def test_a_side_is_looked_at_once_and_closed_each_time(monkeypatch: pytest.Monke
         looked_at.append(engine)
 
     monkeypatch.setattr(module, "connect", connect)
-    made = Setting("http://h:1", EngineSpec(url="http://h:1"), None, check)
+    made = of_spec("http://h:1", EngineSpec(url="http://h:1"), None, check)
 
     async def use() -> None:
         await made.introduce()

@@ -8,13 +8,13 @@ import typer
 from draftmill.cli.options import Json, Only, variables
 
 if TYPE_CHECKING:
+    from draftmill.cli.sides import Side
     from draftmill.compare.comparison import Comparison
-    from draftmill.recipe import EngineSpec
     from draftmill.render.dialect import Dialect
     from draftmill.render.tokenizer import Tokenizer
 
 _Setting = Annotated[
-    str, typer.Argument(help="A server's URL, `embedded`, embedded:kv=q8_0,weights=q4_0, or {url: …} as in a recipe.")
+    str, typer.Argument(help="A URL, `embedded`, embedded:kv=q8_0, {url: …}, or recipe.yaml:kv=fp8 to launch its plan.")
 ]
 
 
@@ -56,21 +56,24 @@ def compare(
     Example: draftmill compare http://127.0.0.1:30000 http://127.0.0.1:30001 --prompts runs/kimi
 
     Example: draftmill compare embedded embedded:kv=q8_0 --model models/my-model.gguf --prompts data/chat.jsonl
+
+    Example: draftmill compare recipe.yaml recipe.yaml:kv=fp8 --prompts runs/kimi
     """
     import msgspec
 
     from draftmill.cli import compare_page
+    from draftmill.cli.sides import side
     from draftmill.compare import comparison
 
-    specs = {text: _spec(text, name) for text, name in ((a, "A"), (b, "B"))}
+    one, other = side(a, "A"), side(b, "B")
     if prompts and (Path(prompts) / "run.yaml").exists():
         _refuse({"--model": model, "--template": template}, "a run has its own")
         target = _of_run(Path(prompts))
     else:
         _refuse({"--only": only}, "it names a dataset of a run")
-        target = _of_model(model or _usual(list(specs.values())), template or [], trusted=trust_remote_code)
+        target = _of_model(model or _usual(one, other), template or [], trusted=trust_remote_code)
     asked = _Asked(prompts, tuple(only or ()), samples, max_new_tokens, seed)
-    done = _compared((a, specs[a]), (b, specs[b]), target, asked, tolerance)
+    done = _compared(one, other, target, asked, tolerance, out.with_suffix(".servers"))
     comparison.write(done, out)
     if json:
         typer.echo(msgspec.json.encode(done).decode())
@@ -98,11 +101,7 @@ class _Asked(NamedTuple):
 
 
 def _compared(
-    a: "tuple[str, EngineSpec]",
-    b: "tuple[str, EngineSpec]",
-    target: _Target,
-    asked: _Asked,
-    tolerance: float | None,
+    a: "Side", b: "Side", target: _Target, asked: _Asked, tolerance: float | None, logs: Path
 ) -> "Comparison":
     """Choose the prompts, hear both sides, and judge."""
     import asyncio
@@ -112,7 +111,7 @@ def _compared(
     from draftmill.cli import compare_page
     from draftmill.compare import comparison, questions
     from draftmill.compare.hear import Plan, hear
-    from draftmill.compare.setting import Setting, refuse_other_vocabulary, room
+    from draftmill.compare.setting import refuse_other_vocabulary, room
     from draftmill.compare.verdict import TOLERANCE
     from draftmill.engines.protocol import Engine
     from draftmill.mill.preflight import PROBES, compare_tokenizer
@@ -121,7 +120,7 @@ def _compared(
         await compare_tokenizer(engine, target.tokenizer, list(PROBES))
 
     began = time.monotonic()
-    one, other = (Setting(name, spec, target.gguf, check) for name, spec in (a, b))
+    one, other = (each.setting(target.gguf, check, logs / name) for name, each in (("A", a), ("B", b)))
 
     async def introduce() -> None:
         await one.introduce()
@@ -149,28 +148,11 @@ def _compared(
     )
 
 
-def _spec(text: str, name: str) -> "EngineSpec":
-    """An engine setting as it was typed."""
-    import yaml
-    from pydantic import ValidationError
-
-    from draftmill.recipe import EngineSpec, as_engine, explained_values
-
-    try:
-        return EngineSpec.model_validate(as_engine(yaml.safe_load(text) if text.startswith("{") else text))
-    except yaml.YAMLError:
-        raise typer.BadParameter("is not valid YAML", param_hint=name) from None
-    except ValidationError as error:
-        raise typer.BadParameter("; ".join(explained_values(error, EngineSpec)), param_hint=name) from None
-
-
-def _usual(specs: "list[EngineSpec]") -> str:
-    """The model where none is named: that of an embedded engine."""
-    from draftmill.recipe import EMBEDDED, SMALL_MODEL
-
-    if any(spec.kind != EMBEDDED for spec in specs):
-        raise typer.BadParameter("is needed: whose tokenizer and chat template the prompts get", param_hint="--model")
-    return next((spec.gguf for spec in specs if spec.gguf), SMALL_MODEL)
+def _usual(a: "Side", b: "Side") -> str:
+    """The model where none is named: the one that a side says that it serves."""
+    if model := a.model or b.model:
+        return model
+    raise typer.BadParameter("is needed: whose tokenizer and chat template the prompts get", param_hint="--model")
 
 
 def _of_model(model: str, template: list[str], *, trusted: bool) -> _Target:

@@ -1,7 +1,8 @@
 """One side of a comparison: a server that is there, or one that is started for as long as it is asked."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from draftmill.engines import connect
@@ -10,42 +11,60 @@ from draftmill.errors import RunError
 from draftmill.recipe import EMBEDDED, EngineSpec
 
 Check = Callable[[Engine], Awaitable[object]]
+Opened = Callable[[], AbstractAsyncContextManager[Engine]]
 
 
 class Setting:
-    """An engine setting as it was named. ``check`` looks at the engine when it is first opened, and may raise."""
+    """An engine setting as it was named. ``open`` gives its engine, started where it is ours; ``context`` is what is
+    known of it before, and one that is ``standing`` can be asked for it. ``check`` looks at the engine when it is first
+    opened, and may raise."""
 
-    def __init__(self, name: str, spec: EngineSpec, gguf: Path | None, check: Check) -> None:
+    def __init__(self, name: str, open: Opened, check: Check, *, context: int | None = None, standing: bool = True):
         self.name = name
-        self.identity = Identity(spec.kind, name)
-        self._spec = spec
-        self._gguf = Path(spec.gguf) if spec.gguf else gguf
+        self.identity = Identity("unknown", name)
+        self._open = open
         self._check = check
+        self._context = context
+        self._standing = standing
         self._known = False
 
     @property
     def context(self) -> int | None:
-        """The tokens of prompt and answer together, where that is known: of an embedded one before it starts."""
-        return self.identity.context or (self._spec.context if self._spec.kind == EMBEDDED else None)
+        """The tokens of prompt and answer together, where that is known: of one that is ours before it starts."""
+        return self.identity.context or self._context
 
     async def introduce(self) -> None:
         """Ask a server that is there what it is, before anything is asked of the other one."""
-        if self._spec.kind != EMBEDDED:
+        if self._standing:
             async with self.opened():
                 pass
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Engine]:
-        """The engine; one of ours ends with the block. Raises an EngineError, and RunError by ``check``."""
-        engine = await connect(self._spec, gguf=self._gguf)
-        try:
+        """The engine. Raises an EngineError, what starting one may raise, and what ``check`` does."""
+        async with self._open() as engine:
             if not self._known:
                 self.identity = await engine.identify()
                 await self._check(engine)
                 self._known = True
             yield engine
-        finally:
-            await engine.close()
+
+
+@asynccontextmanager
+async def connected(spec: EngineSpec, gguf: Path | None) -> AsyncIterator[Engine]:
+    """The engine of a recipe's entry; an embedded one is started, and ends with the block."""
+    engine = await connect(spec, gguf=Path(spec.gguf) if spec.gguf else gguf)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def of_spec(name: str, spec: EngineSpec, gguf: Path | None, check: Check) -> Setting:
+    """The setting of a recipe's entry."""
+    embedded = spec.kind == EMBEDDED
+    context = spec.context if embedded else None
+    return Setting(name, partial(connected, spec, gguf), check, context=context, standing=not embedded)
 
 
 def room(one: Setting, other: Setting, limit: int) -> int:
