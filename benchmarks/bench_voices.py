@@ -8,7 +8,6 @@ Usage: bench_voices.py [NAME=URL | NAME=FILE.gguf ...]
 """
 
 import asyncio
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,23 +15,23 @@ from itertools import combinations
 from pathlib import Path
 
 from draftmill.engines import connect
+from draftmill.engines.retype import retype
 from draftmill.engines.small_model import small_model
 from draftmill.mill.voices import Passage, Voice, distance, hear, passages
 from draftmill.recipe import EngineSpec
 from draftmill.render import tokenizer
 from draftmill.render.template import ChatTemplate
 
-RETYPE = Path(__file__).parent.parent / "scripts/engines/retype_gguf.py"
 TYPES = {
-    "F32": ("F32",),
-    "F16": ("F16",),
-    "BF16": ("BF16",),
-    "Q8_0": ("Q8_0",),
-    "Q5_1": ("Q5_1",),
-    "moved 0.2 %": ("F32", "0.002"),
-    "moved 0.5 %": ("F32", "0.005"),
-    "moved 1 %": ("F32", "0.01"),
-    "moved 2 %": ("F32", "0.02"),
+    "F32": ("F32", 0.0),
+    "F16": ("F16", 0.0),
+    "BF16": ("BF16", 0.0),
+    "Q8_0": ("Q8_0", 0.0),
+    "Q5_1": ("Q5_1", 0.0),
+    "moved 0.2 %": ("F32", 0.002),
+    "moved 0.5 %": ("F32", 0.005),
+    "moved 1 %": ("F32", 0.01),
+    "moved 2 %": ("F32", 0.02),
 }
 
 
@@ -60,7 +59,7 @@ def main() -> None:
             voices = [asyncio.run(listen("Q4_1", str(small_model()), asked))]
             out = Path(folder) / "model.gguf"
             for name, change in TYPES.items():
-                subprocess.run([sys.executable, RETYPE, small_model(), out, *change], check=True)
+                retype(small_model(), out, *change)
                 voices.append(asyncio.run(listen(name, str(out), asked)))
     for apart, one, other in sorted((distance(a, b), a.engine, b.engine) for a, b in combinations(voices, 2)):
         print(f"  {one:>12} {other:>12} {apart:.4f}")

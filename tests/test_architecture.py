@@ -21,6 +21,7 @@ FLOORS = {
     "render": 2,
     "engines": 2,
     "ledger": 3,
+    "compare": 4,
     "mill": 4,
     "export": 4,
     "plan": 4,

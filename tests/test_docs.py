@@ -9,6 +9,12 @@ import pytest
 from draftmill import recipe as recipes
 from draftmill.capacity.started import Started
 from draftmill.cli.app import app
+from draftmill.compare import effects
+from draftmill.compare.comparison import Comparison, Side
+from draftmill.compare.diff import Change, DatasetDiff, Diff, Lengths, Paired, Pairs
+from draftmill.compare.diff import Example as Pair
+from draftmill.compare.effects import Parting
+from draftmill.compare.verdict import TOLERANCE, Effect, Verdict
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Tally
 from draftmill.mill.drift import DriftFile, Example, Figure
@@ -97,6 +103,22 @@ def test_every_check_with_its_severity_and_threshold() -> None:
         share = f"{check.threshold * 100:g} %" if check.threshold else "0"
         assert f"| `{check.name}` | {check.severity.value} | {'–' if check.severity == 'note' else share} |" in text
         assert check.means in text and check.do in text
+
+
+@pytest.mark.parametrize(
+    "part", [Comparison, Side, Effect, Parting, Diff, Change, DatasetDiff, Pairs, Lengths, Paired, Pair]
+)
+def test_every_field_of_a_comparison(part: type[Comparison]) -> None:
+    assert set(part.__struct_fields__) - code_words("docs/compare.md") == set()
+
+
+def test_every_effect_and_verdict_of_a_comparison() -> None:
+    text = (ROOT / "docs/compare.md").read_text()
+    source = (ROOT / "src/draftmill/compare/effects.py").read_text()
+    names = {name for name, *_ in effects._DISTANCES} | set(re.findall(r'(?:_shift|_Asked)\(\s*"([a-z ]+)"', source))
+    assert {"refused", "greedy", "length", "unusable calls"} < names <= code_words("docs/compare.md")
+    assert [verdict for verdict in Verdict if f"| {verdict} |" not in text] == []
+    assert f"--tolerance {TOLERANCE}" in text
 
 
 @pytest.mark.parametrize("part", [Verification, Result, Shown])

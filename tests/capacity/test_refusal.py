@@ -1,5 +1,7 @@
 """Each refusal around the point where it flips: by its rule, not by one number."""
 
+import re
+
 import pytest
 
 from draftmill.capacity import headroom, host, refusal
@@ -7,6 +9,8 @@ from draftmill.capacity.headroom import GIB
 from draftmill.capacity.host import GB
 from draftmill.capacity.kv import DTYPES, cell
 from draftmill.capacity.pool import Memory
+from draftmill.cli.app import app
+from draftmill.recipe import EngineSpec, as_engine
 from tests.capacity.models import shape
 
 KIMI = shape("kimi-k2.5")
@@ -149,3 +153,17 @@ def test_longest_prompt(longest: int, tokens: int, context: int, what: str | Non
 )
 def test_drafter_flag(algorithm: str | None, eagle3: bool, fits: bool) -> None:
     assert (refusal.drafter_flag(algorithm, eagle3) is None) == fits
+
+
+@pytest.mark.parametrize("dtype", ["fp8", "fp4", "q8_0", "q4_0"])
+def test_a_quantised_cache_leads_to_a_command_that_there_is(dtype: str) -> None:
+    """What `plan` advises is parsed as a user would type it."""
+    found = refusal.quantised(dtype)
+    assert found
+    command = re.search(r"`draftmill (compare .*?)`", found.advice)
+    assert command
+    words = [word.replace("URL_", "http://") for word in command[1].split()]
+    verb, *sides = words
+    assert verb in [command.callback.__name__ for command in app.registered_commands if command.callback]
+    for side in sides:
+        EngineSpec.model_validate(as_engine(side))

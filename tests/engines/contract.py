@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -220,22 +221,35 @@ class Contract:
     def test_scores_agree_with_a_greedy_answer(self, server: Server) -> None:
         async def use(engine: Engine) -> None:
             answer = list((await engine.generate(ask(limit=6))).output_ids)
-            scores = await engine.score(PROMPT + answer, len(PROMPT))
+            scores = (await engine.score(PROMPT + answer, len(PROMPT))).logprobs
             assert len(scores) == len(answer)
             assert all(-20 < score <= 0 for score in scores)
             for other in (answer[0] + 1, EOS, 0, 198, 28):  # the greedy id is the likeliest of all
-                assert (await engine.score([*PROMPT, other], len(PROMPT)))[0] < scores[0]
-            late = await engine.score(PROMPT + answer, len(PROMPT) + 4)
+                assert (await engine.score([*PROMPT, other], len(PROMPT))).logprobs[0] < scores[0]
+            late = (await engine.score(PROMPT + answer, len(PROMPT) + 4)).logprobs
             assert late == pytest.approx(scores[4:], abs=0.05)
             whole = await engine.score(PROMPT, 1)
-            assert len(whole) == len(PROMPT) - 1
+            assert len(whole.logprobs) == len(PROMPT) - 1 and whole.top is None
 
         server.run(use)
+
+    def test_the_likeliest_ids_are_told_in_their_order(self, server: Server) -> None:
+        ids = [*PROMPT, *ANSWER[:4], 0, EOS]  # an id that nobody expects, too
+        scored = server.run(lambda engine: engine.score(ids, len(PROMPT), top=20))
+        assert scored.top and len(scored.top) == len(scored.logprobs) == 6
+        for token, logprob, top in zip(ids[len(PROMPT) :], scored.logprobs, scored.top, strict=True):
+            assert len(top) == 20 and list(top.values()) == sorted(top.values(), reverse=True)
+            assert 0.1 < sum(map(math.exp, top.values())) <= 1.0001
+            assert top.get(token, logprob) == pytest.approx(logprob, abs=0.001)
+            assert (token in top) is (logprob >= min(top.values()))
+        if self.float32:
+            assert [next(iter(top)) for top in scored.top[:4]] == ANSWER[:4]
+        assert 0 not in scored.top[4]
 
     def test_it_computes_what_the_model_says(self, server: Server) -> None:
         tolerance = 0.005 if self.float32 else 0.5
         scores = server.run(lambda engine: engine.score(PROMPT + ANSWER, len(PROMPT)))
-        assert scores == pytest.approx(SCORES, abs=tolerance)
+        assert scores.logprobs == pytest.approx(SCORES, abs=tolerance)
         if self.float32:
             assert server.generate(ask(limit=60)).output_ids == ANSWER
 

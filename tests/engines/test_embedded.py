@@ -18,7 +18,7 @@ from draftmill.engines.embedded import Embedded
 from draftmill.engines.protocol import Identity
 from draftmill.errors import SetupFault, TransportFault
 from draftmill.recipe import EngineSpec
-from tests.engines.contract import ask
+from tests.engines.contract import ANSWER, PROMPT, ask
 
 embedded = pytest.mark.embedded
 
@@ -256,5 +256,25 @@ def test_connect_starts_it_as_the_recipe_says(small_model: Path) -> None:
             assert (await engine.generate(ask(limit=3))).cached_tokens == 0
         finally:
             await engine.close()
+
+    asyncio.run(use())
+
+
+@embedded
+def test_the_type_of_the_kv_cache(small_model: Path) -> None:
+    """Told, taken, and another one gives other probabilities."""
+
+    async def use() -> None:
+        said = {}
+        for kv in ("f16", "q8_0", "q4_0"):
+            spec = EngineSpec.model_validate({"kind": "embedded", "slots": 1, "context": 256, "threads": 1, "kv": kv})
+            engine = await connect(spec, gguf=small_model)
+            try:
+                assert (await engine.identify()).kv_dtype == kv
+                said[kv] = (await engine.score([*PROMPT, *ANSWER[:4]], len(PROMPT))).logprobs
+            finally:
+                await engine.close()
+        apart = {kv: max(abs(a - b) for a, b in zip(said["f16"], said[kv], strict=True)) for kv in ("q8_0", "q4_0")}
+        assert 0 < apart["q8_0"] < apart["q4_0"] < 2, apart
 
     asyncio.run(use())

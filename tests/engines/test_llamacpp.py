@@ -82,12 +82,28 @@ class TestLlamaCpp(Contract):
             engine = embedded_server.client()
             answer = (await engine.generate(ask(limit=5))).output_ids
             ids = [*PROMPT, *answer, EOS]  # an unlikely end too
-            scores = await engine.score(ids, len(PROMPT))
+            scores = (await engine.score(ids, len(PROMPT))).logprobs
             steps = [await _distribution(embedded_server, ids[:at]) for at in range(len(PROMPT), len(ids))]
             for token, score, step in zip(ids[len(PROMPT) :], scores, steps, strict=True):
                 assert score == pytest.approx(step[token], abs=0.02)
                 assert score <= max(step.values()) + 0.02
             assert all(max(step, key=step.__getitem__) == token for token, step in zip(answer, steps, strict=False))
+            await engine.close()
+
+        asyncio.run(use())
+
+    def test_ids_within_a_character_have_probabilities_too(
+        self, embedded_server: EmbeddedServer, small_model: Path
+    ) -> None:
+        async def use() -> None:
+            engine = embedded_server.client()
+            parrot = load(str(small_model)).encode(["🦜"])[0]
+            assert len(parrot) == 3
+            scored = await engine.score([*PROMPT, *parrot], len(PROMPT), top=5)
+            for at, (token, score) in enumerate(zip(parrot, scored.logprobs, strict=True)):
+                step = await _distribution(embedded_server, [*PROMPT, *parrot[:at]], forced=57)
+                assert score == pytest.approx(step[token], abs=0.02)
+            assert scored.top and all(len(top) == 5 for top in scored.top)
             await engine.close()
 
         asyncio.run(use())
@@ -129,7 +145,8 @@ async def _raw(server: EmbeddedServer, body: dict[str, object]) -> dict[str, obj
         return json.loads(await response.read())
 
 
-async def _distribution(server: EmbeddedServer, ids: list[int]) -> dict[int, float]:
-    body = {"prompt": ids, "n_predict": 1, "n_probs": 49_152, "temperature": 0.0}
+async def _distribution(server: EmbeddedServer, ids: list[int], forced: int | None = None) -> dict[int, float]:
+    bias = [] if forced is None else [[forced, 1e9]]
+    body = {"prompt": ids, "n_predict": 1, "n_probs": 49_152, "temperature": 0.0, "logit_bias": bias}
     said = await _raw(server, body)
     return {entry["id"]: entry["logprob"] for entry in said["completion_probabilities"][0]["top_logprobs"]}

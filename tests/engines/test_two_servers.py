@@ -183,7 +183,7 @@ def refuse_other_answers(rows: list[dict[str, Any]], others: list[dict[str, Any]
     async def gaps() -> list[float]:
         engine = await connect(EngineSpec(url=server.url))
         try:
-            scores = [[(await engine.score(ids, len(ids) - 1))[0] for ids in pair] for pair in parted]
+            scores = [[(await engine.score(ids, len(ids) - 1)).logprobs[0] for ids in pair] for pair in parted]
         finally:
             await engine.close()
         return [abs(a - b) for a, b in scores]

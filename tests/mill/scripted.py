@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.errors import EngineError
 from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
@@ -79,8 +79,8 @@ class ScriptedEngine:
     async def load(self) -> Load:
         return Load(self.running, 0)
 
-    async def score(self, ids: list[int], start: int) -> list[float]:
-        return [0.0] * (len(ids) - start)
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
+        return Scored([0.0] * (len(ids) - start))
 
     async def tokenize(self, text: str) -> list[int] | None:
         return None

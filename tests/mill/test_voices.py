@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.engines.protocol import Engine
+from draftmill.engines.protocol import Engine, Scored
 from draftmill.errors import CapacityFault, EngineError, ReplyFault, RunError, SetupFault, TransportFault
 from draftmill.mill import voices as module
 from draftmill.mill.seat import Seat, State
@@ -27,12 +27,12 @@ class Speaker(ScriptedEngine):
         self.fault = fault
         self.asked = 0
 
-    async def score(self, ids: list[int], start: int) -> list[float]:
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
         self.asked += 1
         await asyncio.sleep(0)
         if self.fault:
             raise self.fault
-        return [-float(i) + self.off for i in ids[start:]]
+        return Scored([-float(i) + self.off for i in ids[start:]])
 
 
 class Room:
@@ -176,9 +176,9 @@ def test_one_that_cannot_be_asked_yet_is_not_back(fault: EngineError) -> None:
 
 def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(Speaker):
-        async def score(self, ids: list[int], start: int) -> list[float]:
+        async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
             await asyncio.Event().wait()
-            return []
+            return Scored([])
 
     monkeypatch.setattr(module, "_PATIENCE", 0.01)
     room = Room()

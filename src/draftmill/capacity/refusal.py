@@ -83,10 +83,11 @@ def quantised(dtype: str) -> Refusal | None:
     """A KV cache in which the target is no longer quite itself."""
     if dtype in WHOLE:
         return None
+    sides = f"embedded embedded:kv={dtype}" if dtype.startswith("q") else "URL_WITHOUT URL_WITH"
     return Refusal(
         "quantised_kv",
         f"a KV cache in {dtype} changes what the target says, and so the data",
-        "compare answers with and without it first (`compare`), and use it only if production serves it too",
+        f"`draftmill compare {sides}` says by how much; use it only if that passes, or if production serves it too",
     )
 
 

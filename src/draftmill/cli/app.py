@@ -8,7 +8,9 @@ import typer
 from draftmill import __version__
 from draftmill.cli import (
     adopt,
+    compare,
     control,
+    diff,
     drift,
     export,
     init,
@@ -44,6 +46,8 @@ app.command()(report.report)
 app.command()(control.control)
 app.command()(drift.drift)
 app.command()(verify.verify)
+app.command()(compare.compare)
+app.command()(diff.diff)
 app.command()(export.export)
 
 

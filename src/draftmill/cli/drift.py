@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftmill.cli.options import Json, Only
+from draftmill.cli.options import Json, Only, variables
 
 if TYPE_CHECKING:
     from draftmill.mill.drift import Example, Figure
@@ -64,8 +64,8 @@ def drift(
         _refuse_no_data(data)
         if model is None:
             raise typer.BadParameter("is needed for a dataset; only a run has its own", param_hint="--model")
-        variables = _variables(template or [])
-        recipe = judging.recipe(data, model, variables, trusted=trust_remote_code, format=format, column=column)
+        given = variables(template or [])
+        recipe = judging.recipe(data, model, given, trusted=trust_remote_code, format=format, column=column)
         judged = judging.recordings(recipe, sample=most, tell=progress)
     if json:
         typer.echo(msgspec.json.encode({name: as_json(j) for name, j in judged.items()}).decode())
@@ -161,22 +161,6 @@ def _count(sample: str | None) -> int | None:
         return None if sample is None else parse_count(sample)
     except ValueError as error:
         raise typer.BadParameter(f"{sample!r} {error}", param_hint="--sample") from None
-
-
-def _variables(given: list[str]) -> dict[str, Any]:
-    """``enable_thinking=false`` as YAML reads it."""
-    import yaml
-
-    variables = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
-            raise typer.BadParameter(f"{text!r} is not of the form name=value", param_hint="--template")
-        try:
-            variables[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise typer.BadParameter(f"{text!r}: its value is not valid YAML", param_hint="--template") from None
-    return variables
 
 
 def _progress() -> Callable[[str, int], None]:

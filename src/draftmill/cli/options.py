@@ -1,7 +1,7 @@
 """Options that several verbs share, and how they lay over a recipe."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,3 +58,19 @@ def overrides(
 def run_folder(recipe: Path, out: Path | None) -> Path:
     """Where a recipe's run lies."""
     return out or Path("runs") / recipe.stem
+
+
+def variables(given: list[str]) -> dict[str, Any]:
+    """The chat template's variables: ``enable_thinking=false`` as YAML reads it."""
+    import yaml
+
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise typer.BadParameter(f"{text!r} is not of the form name=value", param_hint="--template")
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise typer.BadParameter(f"{text!r}: its value is not valid YAML", param_hint="--template") from None
+    return found

@@ -179,11 +179,13 @@ def _cap(recipe: "Recipe") -> int | None:
 
 
 def _settings(recipe: "Recipe", laid: Sequence[str]) -> "Plan":
-    """The recipe's plan with the command line's values; an embedded engine's context and slots are in its own keys."""
+    """The recipe's plan with the command line's values; an embedded engine's context, slots and KV type are in its own
+    keys."""
     plan = recipe.plan
     embedded = next((engine for engine in recipe.engines if engine.kind == "embedded"), None)
     if embedded and plan.engine == "auto" and plan.context is None:
-        plan = plan.changed({"engine": "llamacpp", "context": embedded.context, "slots": embedded.slots})
+        own: dict[str, Any] = {"engine": "llamacpp", "context": embedded.context, "slots": embedded.slots}
+        plan = plan.changed(own if embedded.kv == "f16" else own | {"kv": embedded.kv})
     for text in laid:
         plan = _changed(plan, _values(text, "--with"), "--with", text)
     return plan

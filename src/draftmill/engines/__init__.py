@@ -1,5 +1,6 @@
 """Inference servers behind one protocol: token ids in, token ids out."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -51,14 +52,20 @@ async def connect(
 
 async def _start(spec: EngineSpec, gguf: Path | None, log: Path | None, tell: Callable[[str], None] | None) -> Engine:
     from draftmill.engines.embedded import Embedded
+    from draftmill.engines.retype import retyped
 
     if gguf is None:
         raise SetupFault("the embedded engine needs a .gguf file", "name it with gguf or model in the recipe")
+    if spec.weights:
+        if not gguf.is_file():
+            raise SetupFault(f"{gguf}: no such GGUF file")
+        gguf = await asyncio.to_thread(retyped, gguf, spec.weights)
     return await Embedded.start(
         gguf,
         slots=spec.slots,
         context=spec.context,
         threads=spec.threads,
+        kv=spec.kv,
         prompt_cache=spec.prompt_cache,
         log=log,
         tell=tell,

@@ -41,9 +41,10 @@ class Embedded(LlamaCpp):
         prompt_cache: bool,
         log: Path | None,
         tell: Callable[[str], None] | None = None,
+        kv: str = "f16",
     ) -> None:
         super().__init__(Http("llamacpp", "http://127.0.0.1:0", name=NAME), prompt_cache)  # until it listens
-        self._shape = Config(str(gguf), slots, context, threads, prompt_cache, key="")
+        self._shape = Config(str(gguf), slots, context, threads, prompt_cache, key="", kv=kv)
         self._log_path = log
         self._log: IO[bytes] | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -59,11 +60,12 @@ class Embedded(LlamaCpp):
         slots: int = 8,
         context: int = 2048,
         threads: int | None = None,
+        kv: str = "f16",
         prompt_cache: bool = True,
         log: Path | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> "Embedded":
-        """Start a server for ``gguf`` with ``context`` tokens a slot and wait until it is ready.
+        """Start a server for ``gguf`` with ``context`` tokens a slot, kept as ``kv``, and wait until it is ready.
 
         ``log`` takes what the server writes; without it the log is dropped. Raises SetupFault when xllamacpp is not
         installed or the file cannot be loaded.
@@ -72,7 +74,7 @@ class Embedded(LlamaCpp):
             raise SetupFault("the embedded engine is not installed", "pip install 'draftmill[embedded]'")
         if not gguf.is_file():
             raise SetupFault(f"{gguf}: no such GGUF file")
-        engine = cls(gguf, slots, context, threads or _cores(), prompt_cache, log, tell)
+        engine = cls(gguf, slots, context, threads or _cores(), prompt_cache, log, tell, kv)
         await engine.restart()
         return engine
 
@@ -124,7 +126,8 @@ class Embedded(LlamaCpp):
         """
         if self._wanted and self.pid is None:
             await self._revive()
-        identity, asked = await super().identify(), self._shape.context
+        found, asked = await super().identify(), self._shape.context
+        identity = msgspec.structs.replace(found, kv_dtype=self._shape.kv)  # a server does not say it
         if identity.context is None or identity.context <= asked:
             return identity
         # llama.cpp rounds a slot's context up to whole 256: what was asked for holds

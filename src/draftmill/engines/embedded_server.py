@@ -14,7 +14,7 @@ import msgspec
 
 
 class Config(msgspec.Struct, frozen=True):
-    """``context`` is tokens a slot."""
+    """``context`` is tokens a slot, ``kv`` llama.cpp's type of what is kept of them."""
 
     gguf: str
     slots: int
@@ -22,6 +22,7 @@ class Config(msgspec.Struct, frozen=True):
     threads: int
     prompt_cache: bool
     key: str
+    kv: str = "f16"
 
     def __repr__(self) -> str:
         return f"Config({self.gguf})"  # no key
@@ -53,6 +54,9 @@ def _serve(config: Config) -> "xllamacpp.Server":  # type: ignore[name-defined] 
 
     params = parameters(config.slots, config.slots * config.context, config.threads, config.prompt_cache)
     params.model.path = config.gguf
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.kv.upper()}"]
+    if config.kv.startswith("q"):  # quantised values are read by flash attention alone
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [config.key]

@@ -15,7 +15,7 @@ from draftmill.engines import metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.faults import NotServed, of_limit
 from draftmill.engines.http import Http
-from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.errors import PromptFault, ReplyFault, SetupFault
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
@@ -23,15 +23,20 @@ from draftmill.records import Finish
 _AT_ONCE = 8  # small questions under way together
 _SEEDS = 2**32 - 1  # the highest 32-bit seed means a random one
 _FORCE = 1e9  # a logit bias that no logit outweighs
+_SOME, _ALL = 1000, 2**31 - 1  # ids that a server lists; all of a vocabulary take it a third of a second
 
 
 class _Timings(msgspec.Struct):
     cache_n: int | None = None
 
 
-class _Probability(msgspec.Struct):
+class _Likely(msgspec.Struct):
     id: int
     logprob: float
+
+
+class _Probability(_Likely):
+    top_logprobs: list[_Likely] = []
 
 
 class _Reply(msgspec.Struct):
@@ -161,25 +166,44 @@ class LlamaCpp:
             work=totals.get("llamacpp:n_decode_total"),
         )
 
-    async def score(self, ids: list[int], start: int) -> list[float]:
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
         """One call an id: a logit bias forces it, and the server reports its probability from before the bias."""
-        values = []
+        values, likeliest = [], []
         for at in range(start, len(ids)):
-            body = _sampling(Sampling(temperature=0.0), 0) | {
-                "prompt": ids[:at],
-                "n_predict": 1,
-                "seed": 0,
-                "cache_prompt": True,
-                "n_probs": 1,
-                "post_sampling_probs": False,
-                "logit_bias": [[ids[at], _FORCE]],
-            }
-            reply = await self._http.post("/completion", body, _Reply, patient=True)
-            found = reply.completion_probabilities
-            if len(found) != 1 or found[0].id != ids[at] or reply.tokens_evaluated != at:
-                raise ReplyFault(f"{self.name}: the log-probability at {at} is not that of the id {ids[at]}")
-            values.append(found[0].logprob)
-        return values
+            logprob, listed = await self._step(ids, at, top)
+            values.append(logprob)
+            likeliest.append(listed)
+        return Scored(values, likeliest if top else None)
+
+    async def _step(self, ids: list[int], at: int, top: int) -> tuple[float, dict[int, float]]:
+        """The log-probability of the id at ``at``, and the ``top`` likeliest ids there."""
+        if found := await self._forced(ids[:at], ids[at], max(top, 1)):
+            return found.logprob, {said.id: said.logprob for said in found.top_logprobs[:top]}
+        # An id that ends within a character is told no probability of, but is listed beside one that is whole.
+        whole = (await self.tokenize("a") or [])[-1]
+        for size in (max(top, _SOME), _ALL):
+            found = await self._forced(ids[:at], whole, size)
+            listed = {said.id: said.logprob for said in found.top_logprobs} if found else {}
+            if ids[at] in listed:
+                return listed[ids[at]], dict(list(listed.items())[:top])
+        raise ReplyFault(f"{self.name}: it tells no log-probability of the id {ids[at]} at {at}")
+
+    async def _forced(self, ids: list[int], token: int, size: int) -> _Probability | None:
+        """What the server says of the ids that may follow ``ids`` when ``token`` is forced, None where it is silent."""
+        body = _sampling(Sampling(temperature=0.0), 0) | {
+            "prompt": ids,
+            "n_predict": 1,
+            "seed": 0,
+            "cache_prompt": True,
+            "n_probs": size,
+            "post_sampling_probs": False,
+            "logit_bias": [[token, _FORCE]],
+        }
+        reply = await self._http.post("/completion", body, _Reply, patient=True)
+        found = reply.completion_probabilities
+        if len(found) > 1 or reply.tokens_evaluated != len(ids) or (found and found[0].id != token):
+            raise ReplyFault(f"{self.name}: the log-probability at {len(ids)} is not that of the id {token}")
+        return found[0] if found else None
 
     async def tokenize(self, text: str) -> list[int] | None:
         body = {"content": text, "add_special": False, "parse_special": True}

@@ -65,6 +65,17 @@ class Identity(msgspec.Struct, frozen=True):
     tp: int | None = None
 
 
+class Scored(msgspec.Struct, frozen=True):
+    """What a server gives ids that it is shown: natural logarithms of probabilities, one entry for each id.
+
+    ``top`` holds for each position its likeliest ids with theirs, the likeliest first; the id that was shown is among
+    them only where it is one of these. None where none were asked for, or where the server has no distribution.
+    """
+
+    logprobs: list[float]
+    top: list[dict[int, float]] | None = None
+
+
 class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a server is doing now; None where it does not say. ``kv_used`` and ``kv_total`` are tokens,
     ``generation_rate`` tokens a second, ``preemptions`` (or retractions) a count since the server's start, ``work`` any
@@ -105,8 +116,12 @@ class Engine(Protocol):
     async def load(self) -> Load:
         """Ask the server what it is doing."""
 
-    async def score(self, ids: list[int], start: int) -> list[float]:
-        """Log-probabilities of ``ids[start:]``, each given all ids before it. ``start`` is at least 1."""
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
+        """Log-probabilities of ``ids[start:]``, each given all ids before it, at temperature 1 and before any cut.
+
+        ``start`` is at least 1. ``top``: so many of the likeliest ids of each position are told as well; vLLM tells
+        20 at most. Costs a prefill of all ids at SGLang and vLLM, and a call an id at llama.cpp.
+        """
 
     async def tokenize(self, text: str) -> list[int] | None:
         """The server's own ids for a text, special tokens parsed, none added; None where it has no such call."""

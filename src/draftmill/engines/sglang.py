@@ -8,7 +8,7 @@ import msgspec
 from draftmill.engines import faults, metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.http import Http
-from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.engines.streamed import Growing, Pace, Repeating
 from draftmill.errors import EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.ids import Apart, Ids
@@ -34,6 +34,7 @@ class _Meta(msgspec.Struct):
     prompt_tokens: int = -1  # left out of an abort in the queue
     cached_tokens: int | None = None
     input_token_logprobs: list[tuple[float | None, int, str | None]] | None = None
+    input_top_logprobs: list[list[tuple[float, int, str | None]] | None] | None = None
 
 
 class _Reply(msgspec.Struct):
@@ -236,12 +237,13 @@ class SGLang:
             preemptions=await self._retractions(),
         )
 
-    async def score(self, ids: list[int], start: int) -> list[float]:
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
         body = {
             "input_ids": ids,
             "sampling_params": _sampling(_NEUTRAL, 0, (), None),
             "return_logprob": True,
             "logprob_start_len": start - 1,  # the first of the list has no log-probability
+            "top_logprobs_num": top,
             "stream": False,
         }
         meta = (await self._http.post("/generate", body, _Reply, patient=True)).meta_info
@@ -250,7 +252,12 @@ class SGLang:
         values = [value for value, _, _ in scored if value is not None]
         if [token for _, token, _ in scored] != ids[start:] or len(values) != len(scored):
             raise ReplyFault(f"{self.name}: the log-probabilities are not those of the ids that were sent")
-        return values
+        if not top:
+            return Scored(values)
+        given = (meta.input_top_logprobs or [])[-len(values) :]
+        if len(given) != len(values) or not all(given):
+            raise ReplyFault(f"{self.name}: it does not say which ids are the likeliest")
+        return Scored(values, [{token: value for value, token, _ in entry or ()} for entry in given])
 
     async def tokenize(self, text: str) -> list[int] | None:
         try:

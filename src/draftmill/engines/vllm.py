@@ -9,7 +9,7 @@ import msgspec
 from draftmill.engines import faults, metrics
 from draftmill.engines.check import check_request
 from draftmill.engines.http import Http
-from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.engines.streamed import Growing, Pace
 from draftmill.errors import PromptFault, ReplyFault, SetupFault, TransportFault
 from draftmill.ids import Apart, Ids
@@ -18,10 +18,12 @@ from draftmill.records import Finish
 
 _SEEDS = 2**63  # seeds are signed 64-bit numbers there
 _NEUTRAL = Sampling(temperature=1.0)
+_MOST_TOP = 20  # log-probabilities of a position, unless the server was started with another --max-logprobs
 
 
 class _Logprob(msgspec.Struct):
     logprob: float
+    rank: int | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -214,8 +216,9 @@ class VLLM:
             work=None if generated is None else generated + totals.get("vllm:prompt_tokens_total", 0.0),
         )
 
-    async def score(self, ids: list[int], start: int) -> list[float]:
-        reply, _ = await self._complete(ids, _sampling(_NEUTRAL, 1, (), None) | {"prompt_logprobs": 0})
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
+        top = min(top, _MOST_TOP)
+        reply, _ = await self._complete(ids, _sampling(_NEUTRAL, 1, (), None) | {"prompt_logprobs": top})
         given = reply.choices[0].prompt_logprobs or []
         if len(given) != len(ids):
             raise ReplyFault(f"{self.name}: {len(given)} log-probabilities for a prompt of {len(ids)} ids")
@@ -223,7 +226,7 @@ class VLLM:
         values = [entry.logprob for entry in found if entry is not None]
         if len(values) != len(found):
             raise ReplyFault(f"{self.name}: the log-probabilities are not those of the ids that were sent")
-        return values
+        return Scored(values, [_likeliest(entry or {}, top) for entry in given[start:]] if top else None)
 
     async def tokenize(self, text: str) -> list[int] | None:
         body = {"model": (await self._served()).id, "prompt": text, "add_special_tokens": False}
@@ -299,6 +302,12 @@ def _sampling(sampling: Sampling, limit: int, stop_ids: tuple[int, ...], seed: i
         "stream": False,
         "return_token_ids": True,
     }
+
+
+def _likeliest(entry: dict[str, _Logprob], top: int) -> dict[int, float]:
+    """Those of rank ``top`` or better: the id that was sent stands there whatever its rank."""
+    ranked = sorted((said.rank or 0, int(token), said.logprob) for token, said in entry.items())
+    return {token: logprob for rank, token, logprob in ranked if rank <= top}
 
 
 def _kv_tokens(text: str) -> int | None:

@@ -114,12 +114,28 @@ def harmless(old: Settings, new: Settings) -> list[str]:
     changed += [f"with {name}" for name in after if name not in before]
     changed += [f"datasets.{name} left out" for name in new.left_out if name not in old.left_out]
     changed += [f"datasets.{name} again" for name in old.left_out if name not in new.left_out]
-    for name in before.keys() & after.keys():
-        one, other = _leaves(before[name], name), _leaves(after[name], name)
-        paths = [path for path in one | other if one.get(path) != other.get(path)]
-        changed += [f"{path}: {_said(one.get(path))} → {_said(other.get(path))}" for path in paths]
+    both = before.keys() & after.keys()
+    pairs = [each for name in both for each in _differing(before[name], after[name], name)]
+    changed += [f"{path}: {_said(one)} → {_said(other)}" for path, one, other in pairs]
     shown = sorted(changed)[:_SHOWN]
     return shown + ([f"and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else [])
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Every path at which two resolved recipes have another value, with both; None where one of them has none there.
+
+    A dataset, lane or engine that only one of them has is named as a whole.
+    """
+    before, after = _parts(one), _parts(other)
+    found = [(name, part, None) for name, part in before.items() if name not in after]
+    found += [(name, None, part) for name, part in after.items() if name not in before]
+    both = [name for name in before if name in after]
+    return found + [each for name in both for each in _differing(before[name], after[name], name)]
+
+
+def _differing(one: Any, other: Any, name: str) -> list[tuple[str, Any, Any]]:
+    a, b = _leaves(one, name), _leaves(other, name)
+    return [(path, a.get(path), b.get(path)) for path in a | b if a.get(path) != b.get(path)]
 
 
 def _said(value: object) -> str:

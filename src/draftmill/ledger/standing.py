@@ -13,7 +13,7 @@ import msgspec
 
 from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder
-from draftmill.journal.index import entries
+from draftmill.journal.index import WORTH, entries
 from draftmill.journal.prompts import index_of
 from draftmill.journal.reader import LARGEST, Entry, UnknownLine, is_object
 from draftmill.ledger.order import ID_BYTES
@@ -62,8 +62,8 @@ class Standing:
     whole lines that belong to no position of this dataset, or to one that already has its line. ``finishes`` counts how
     its answers ended, ``ended`` why conversations did before their recording, ``continued`` and ``redrawn`` answers
     that took more than one call; ``highest`` is the highest position of any line; ``prompt_offsets`` says where the
-    prompts' lines start, where that is known. A conversation is one position: it is done with its last turn, and its
-    turns' tokens count together.
+    prompts' lines start, where that is known; ``ids`` are those of all positions, 16 bytes each. A conversation is one
+    position: it is done with its last turn, and its turns' tokens count together.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Standing:
         budget: int | None = None,
         counts: BudgetCounts = "generated",
     ) -> None:
-        self._ids = ids
+        self.ids = ids
         self.positions = len(ids) // ID_BYTES
         self.samples = samples
         self.budget = budget
@@ -244,7 +244,7 @@ class Standing:
         return self.budget is not None and tally.owed == 0 and tally.counting_tokens < self.budget
 
     def _holds(self, id: str, position: int) -> bool:
-        own = self._ids[position * ID_BYTES : (position + 1) * ID_BYTES] if 0 <= position < self.positions else b""
+        own = self.ids[position * ID_BYTES : (position + 1) * ID_BYTES] if 0 <= position < self.positions else b""
         return own.hex() == id
 
 
@@ -257,20 +257,21 @@ def load_standing(
     retry_errors: bool = False,
     vocab_size: int = LARGEST,
     seal: bool = False,
+    worth: int = WORTH,
 ) -> Standing:
     """Work out a dataset's standing from its files. ``retry_errors``: positions with an error row are owed again.
 
     Ids of an answer lie below ``vocab_size``. ``seal``: what the prompts are is fixed, where that was not done yet; who
-    asks for that holds the run's lock.
+    asks for that holds the run's lock. ``worth``: bytes of a file below which no index of it is written.
     """
-    prompts = index_of(folder.prompts, folder.prompts_index, seal=folder.prompts_seal, sealing=seal)
+    prompts = index_of(folder.prompts, folder.prompts_index, worth, seal=folder.prompts_seal, sealing=seal)
     _refuse_shortened(folder, len(prompts.ids) // ID_BYTES)
     standing = Standing(prompts.ids, samples, budget, counts)
     standing.prompt_offsets = prompts.offsets
     for position, (tokens, supervised) in enumerate(zip(prompts.tokens, prompts.supervised, strict=True)):
         if tokens:
             standing.passed(position, tokens, supervised)
-    for entry in entries(folder.journal, folder.journal_index, vocab_size=vocab_size):
+    for entry in entries(folder.journal, folder.journal_index, worth, vocab_size):
         if isinstance(entry, UnknownLine):
             standing.unknown_lines.append(entry)
         else:

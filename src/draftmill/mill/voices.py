@@ -73,7 +73,7 @@ async def hear(engine: Engine, asked: Sequence[Passage]) -> Voice:
     try:
         async with asyncio.timeout(_PATIENCE):
             for passage in asked:
-                said += await engine.score(passage.ids, passage.start)
+                said += (await engine.score(passage.ids, passage.start)).logprobs
     except TimeoutError:
         raise TransportFault(f"{engine.name}: has not scored a few ids within {_PATIENCE:.0f} s") from None
     return Voice(engine.name, tuple(said))

@@ -8,7 +8,7 @@ from draftmill.recipe.count import parse_count
 from draftmill.recipe.dataset import FORMATS, BudgetCounts, Dataset, Duplicates, History, LongPrompts, Turns
 from draftmill.recipe.faults import explained_values, validate
 from draftmill.recipe.file import load
-from draftmill.recipe.fit import EMBEDDED
+from draftmill.recipe.fit import EMBEDDED, as_engine
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.model import SMALL_MODEL, Concurrency, EngineSpec, Lane, Order, Recipe
 from draftmill.recipe.overrides import Overrides, apply
@@ -43,6 +43,7 @@ __all__ = [
     "Turns",
     "Wish",
     "apply",
+    "as_engine",
     "check_control",
     "check_thresholds",
     "explained_values",

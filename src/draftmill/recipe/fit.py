@@ -88,10 +88,14 @@ def _unsampled(data: Mapping[str, Any], kind: str) -> Iterator[Fault]:
 
 
 def as_engine(value: object) -> object:
-    """A bare word is the embedded engine or a URL."""
-    if value == EMBEDDED:
-        return {"kind": EMBEDDED}
-    return {"url": value} if isinstance(value, str) else value
+    """A bare word is a URL or the embedded engine, which may have options: ``embedded:kv=q8_0,slots=4``."""
+    if not isinstance(value, str):
+        return value
+    word, _, options = value.partition(":")
+    if word != EMBEDDED:
+        return {"url": value}
+    pairs = (option.partition("=") for option in options.split(",") if option.strip())
+    return {"kind": EMBEDDED} | {key.strip(): typed.strip() for key, _, typed in pairs}
 
 
 def one_of(name: str, known: list[Any]) -> str:

@@ -52,8 +52,17 @@ class Lane(Part):
     concurrency: Concurrency = "auto"
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+BlockType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]  # of llama.cpp, blocks of 32
+_OWN = ("context", "gguf", "kv", "slots", "threads", "weights")
+
+
 class EngineSpec(Part):
-    """One inference server, or the embedded one (``slots``, ``context`` a slot, ``threads`` and ``gguf`` are its)."""
+    """One inference server, or the embedded one, whose are ``slots``, ``context`` (a slot), ``threads``, ``gguf``, and
+    the types of its KV cache (``kv``) and of its ``weights``, where they are to be others than the file's."""
 
     kind: Literal["auto", "sglang", "vllm", "llamacpp", "embedded"] = "auto"
     url: Annotated[str, AfterValidator(plain_url)] | None = None
@@ -64,6 +73,8 @@ class EngineSpec(Part):
     slots: Annotated[int, Field(ge=1, le=256)] = 8
     context: Annotated[int, Field(ge=64)] = 2048
     threads: Annotated[int, Field(ge=1)] | None = None
+    kv: Annotated[BlockType, BeforeValidator(_lower)] = "f16"
+    weights: Annotated[BlockType | None, BeforeValidator(_lower)] = None
     prompt_cache: bool = True
 
     @model_validator(mode="after")
@@ -73,7 +84,7 @@ class EngineSpec(Part):
         if self.url:
             # by value, not by what was set: a resolved recipe spells every default out and must read back
             fields = type(self).model_fields
-            given = [n for n in ("context", "gguf", "slots", "threads") if getattr(self, n) != fields[n].default]
+            given = [n for n in _OWN if getattr(self, n) != fields[n].default]
             if given:
                 raise ValueError(f"{', '.join(given)} can be set for kind: embedded only; a server has its own")
         return self

@@ -48,7 +48,7 @@ class _Prompt(msgspec.Struct):
     messages: list[Message]
     tools: list[Tool] | None = None
     fault: str = ""
-    loss_mask: msgspec.Raw | None = None
+    loss_mask: msgspec.Raw = msgspec.Raw()  # no union: msgspec takes `Raw | None` for None alone
 
 
 class _Answer(msgspec.Struct):
@@ -57,7 +57,7 @@ class _Answer(msgspec.Struct):
     output_ids: msgspec.Raw
     finish_reason: str
     limit: int
-    prompt_ids: msgspec.Raw | None = None
+    prompt_ids: msgspec.Raw = msgspec.Raw()
 
 
 @dataclass
@@ -91,10 +91,10 @@ class Files:
         prompt = self._line(ledgered.prompts, int(ledgered.prompt_offsets[position]), _prompt)
         first = as_ids(bytes(prompt.prompt_ids))
         if offset < 0:
-            mask = as_mask(bytes(prompt.loss_mask or b"[]"))[0]
+            mask = as_mask(bytes(prompt.loss_mask) or b"[]")[0]
             return Sent(prompt.id, prompt.lane, 0, [], None, first, first, None, mask)
         answer = self._line(ledgered.journal, offset, _answer)
-        own = as_ids(bytes(answer.prompt_ids)) if answer.turn and answer.prompt_ids else first
+        own = as_ids(bytes(answer.prompt_ids)) if answer.turn and bytes(answer.prompt_ids) else first
         return Sent(
             prompt.id,
             prompt.lane,

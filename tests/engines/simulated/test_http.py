@@ -320,7 +320,7 @@ def test_the_client_learns_what_it_is_and_does() -> None:
         assert (load.running, load.queued, load.kv_total, load.preemptions) == (2, 1, 32_768, 0)
         assert load.kv_used and load.generation_rate
         assert await engine.tokenize("hi") is None
-        assert len(await engine.score([20, 21, 22, 23], 2)) == 2
+        assert len((await engine.score([20, 21, 22, 23], 2)).logprobs) == 2
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)

@@ -6,7 +6,7 @@ import msgspec
 
 from draftmill.engines import faults
 from draftmill.engines.check import check_request
-from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.engines.simulated.host import Gone, Host, Refused
 from draftmill.engines.simulated.sequence import Outcome, Sequence
 from draftmill.errors import EngineError, PromptFault, TransportFault
@@ -86,9 +86,9 @@ class SimulatedEngine:
         except (Refused, Gone) as error:
             raise self._fault(error) from None
 
-    async def score(self, ids: list[int], start: int) -> list[float]:
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
         self._check()
-        return [log_probability(token) for token in ids[start:]]
+        return Scored([log_probability(token) for token in ids[start:]])  # no distribution stands behind them
 
     async def tokenize(self, text: str) -> list[int] | None:
         return None

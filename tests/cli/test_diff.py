@@ -1,0 +1,46 @@
+"""``draftmill diff`` as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import in_process
+from tests.watch.folders import append, begin, completion
+
+
+def run(path: Path, answers: dict[int, list[int]]) -> Path:
+    folder = begin(path, {"name": "d"})
+    for n, ids in answers.items():
+        append(folder.dataset("d").journal, completion(n, len(ids), output_ids=ids))
+    return path
+
+
+def test_runs_that_differ_and_runs_that_do_not(tmp_path: Path) -> None:
+    one, same = run(tmp_path / "a", {0: [5, 6], 1: [7]}), run(tmp_path / "b", {0: [5, 6], 1: [7]})
+    done = in_process("diff", one, same)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "nothing differs that can change the rows" in done.stderr
+    other = run(tmp_path / "c", {0: [5, 8], 1: [7]})
+    done = in_process("diff", one, other, "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1 and found["differs"]
+    assert found["datasets"]["d"]["pairs"]["examples"][0]["at"] == 1
+    assert "other answer from id 1 on" in done.stderr and "draftmill compare" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["nowhere", "."], 2, "nowhere: no such folder"),
+        ([".", "."], 1, "holds no run"),
+        (["run", "run", "--only", "x"], 2, "neither run has prompts of a dataset 'x'"),
+    ],
+)
+def test_what_cannot_be_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(tmp_path / "run", {})
+    done = in_process("diff", *args)
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (code, True), done.stderr
