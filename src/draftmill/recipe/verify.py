@@ -54,6 +54,14 @@ THRESHOLDS: dict[str, float] = {
     "language-drift": 0,
     "owed": 0,
     "marker-coverage": 0,
+    "replay-likelihood": 0,
+    "replay-unlisted": 0,
+    "replay-cut": 0.001,
+    "replay-row": 0,
+    "replay-re-tokenised": 0,
+    "replay-greedy": 0,
+    "replay-precision": 0,
+    "replay-divergence": 0,
 }
 
 
