@@ -109,8 +109,9 @@ def _kept(logs: Floats, sampling: Sampling, vocab_size: int) -> tuple[int, float
     if 0 < sampling.top_k <= len(logs):
         kept, least, most = sampling.top_k, 0.0, 0.0
     elif sampling.top_k > 0:
-        most = min(most, (sampling.top_k - kept) * float(weights[-1]))
-        least = min(least, most)
+        more = min(sampling.top_k - kept, others)
+        most = min(most, more * float(weights[-1]))
+        least = min(least * more / others, most) if others > 0 else 0.0  # the likeliest hold at least their part
     if sampling.top_p < 1:
         inside = float(weights[:kept].sum())
         before = np.cumsum(weights[:kept]) - weights[:kept]

@@ -23,6 +23,8 @@ ODDS = float(np.log(1e6))  # that a single row is not its sampler's
 SURPLUS = 0.05  # nats an id by which lower precision moves the mean log-probability, at most
 SHARE = 0.02  # of the ids that it moves in or out of the listed ones, at most
 GAP = 0.02  # nats that greedy ids of lower precision lie below the likeliest, on average and at most
+CUT = 0.001  # of the ids that it moves over the border of what top-k, top-p and min-p let through, at most
+MANY_CUT = 0.1  # of a row's ids that lie beyond that border
 WORST_GAP = 2.0  # nats that one of them does
 TIE = 0.02  # nats below which rounding decides between two ids
 FEWEST = 200  # ids below which a verdict would say nothing
@@ -86,9 +88,11 @@ def judge(replay: Replay, tallies: dict[str, Tally], tokenizer: Tokenizer | None
             unlike, other = unlike or finding.unlike, other or finding.other
             if finding.check == "replay-likelihood":
                 resolution = min(SURE * finding.error, resolution or np.inf)
-    rows = [_of_row(heard, tallies[heard.asked.dataset]) for heard in replay.heard]
+    for heard in replay.heard:
+        other |= _of_row(heard, tallies[heard.asked.dataset])
+    other |= any(tally.found.get("replay-cut", 0) > CUT * tally.looked["replay-cut"] for tally in tallies.values())
     ids = sum(len(heard.drawn) for heard in replay.heard)
-    verdict = Verdict.OTHER if other or sum(rows) > 0 else Verdict.COARSER if unlike else Verdict.SAME
+    verdict = Verdict.OTHER if other else Verdict.COARSER if unlike else Verdict.SAME
     return Judged(
         replay.engine,
         Verdict.UNKNOWN if verdict is Verdict.SAME and ids < FEWEST else verdict,
@@ -176,15 +180,17 @@ def _of_row(heard: Heard, tally: Tally) -> bool:
         worst, strange = int(gaps.argmax()), bool(gaps.max() > WORST_GAP)
         remark = f"an id {gaps[worst]:.1f} nats below the likeliest"
     else:
+        beyond = np.flatnonzero(drawn.beyond_N > BORDER).tolist()
         tally.look("replay-cut", len(drawn))
-        for at in np.flatnonzero(drawn.beyond_N > BORDER).tolist():
+        for at in beyond:
             remark = f"{drawn.beyond_N[at]:.1f} nats below what top-k, top-p and min-p let through"
             tally.hit("replay-cut", asked.row, ids, start + at, remark)
         evidence = log_evidence(drawn)
-        worst, strange = int(np.argmin(heard.scored.logprobs)), evidence > ODDS
-        power = evidence / np.log(10)
-        remark = (
-            f"10^{power:.0f} times likelier under another sampler; the worst id has {min(heard.scored.logprobs):.1f}"
+        worst, strange = int(np.argmin(heard.scored.logprobs)), evidence > ODDS or len(beyond) > MANY_CUT * len(drawn)
+        least = f"the worst id has a log-probability of {min(heard.scored.logprobs):.1f}"
+        cut = f"{len(beyond)} of its {len(drawn)} ids are beyond what may be drawn"
+        remark = f"{least}; " + (
+            cut if beyond else f"10^{evidence / np.log(10):.0f} times likelier under another sampler"
         )
     if strange:
         tally.hit("replay-row", asked.row, ids, start + worst, remark)
