@@ -32,6 +32,7 @@ from draftmill.render.families import FAMILIES, PLAIN, Body
 from draftmill.render.findings import Code, Concern
 from draftmill.sources import formats
 from draftmill.verify.checks import CHECKS
+from draftmill.verify.likeness import Judged
 from draftmill.verify.verification import Result, Shown, Verification
 
 ROOT = Path(__file__).parent.parent
@@ -91,7 +92,7 @@ def test_every_check_with_its_severity_and_threshold() -> None:
         assert check.means in text and check.do in text
 
 
-@pytest.mark.parametrize("part", [Verification, Result, Shown])
+@pytest.mark.parametrize("part", [Verification, Result, Shown, Judged])
 def test_every_field_of_a_verification(part: type[Verification]) -> None:
     assert set(part.__struct_fields__) - code_words("docs/verify.md") == set()
 

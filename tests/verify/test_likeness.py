@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from draftmill.engines.protocol import Identity
 from draftmill.recipe import Sampling
-from draftmill.verify.likeness import Judged, Verdict, judge
+from draftmill.verify.likeness import Judged, Verdict, coarser, judge
 from draftmill.verify.replay import Asked, replay
 from draftmill.verify.tally import Tally
 from tests.verify.bigrams import VOCABULARY, Bigrams
@@ -115,3 +116,29 @@ def test_a_greedy_answer_is_generated_again_and_where_it_parts_is_told() -> None
 
 def test_too_few_ids_say_nothing() -> None:
     assert judged(MODEL.rows(PLAIN, number=2, length=20))[0].verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("recorded", "weights", "kv_dtype", "coarse"),
+    [
+        ({"weights": "Q4_1"}, None, None, True),
+        ({"weights": "Q4_1"}, "Q4_1", None, False),
+        ({"weights": "F32"}, None, None, False),
+        ({"weights": "default"}, None, None, False),
+        ({"kv_dtype": "fp8_e5m2"}, None, "auto", True),
+        ({"kv_dtype": "auto"}, None, "fp8_e4m3", False),
+        ({"weights": "IQ3_XS"}, "F16", None, True),
+    ],
+)
+def test_what_a_runs_engines_said_of_their_precision_counts(
+    recorded: dict[str, str], weights: str | None, kv_dtype: str | None, coarse: bool
+) -> None:
+    """Sampled ids cannot show it."""
+    said = Identity(kind="llamacpp", name="embedded", **recorded)  # type: ignore[arg-type]
+    engine = Identity(kind="vllm", name="here", weights=weights, kv_dtype=kv_dtype)
+    assert bool(coarser([said], engine)) is coarse
+    found = replace(asyncio.run(replay(MODEL, MODEL.rows(PLAIN), (), VOCABULARY)), engine=engine)
+    tally = Tally(rows=30)
+    verdict = judge(found, {"chat": tally}, None, [said]).verdict
+    assert verdict is (Verdict.COARSER if coarse else Verdict.SAME)
+    assert ("replay-precision" in tally.found) is coarse

@@ -105,7 +105,16 @@ def verify_run(
         drawn = pick(job.file, max(1, replay.rows // len(jobs)), replay.seed) if replay else []
         own = [(at, row) for at, row in drawn if row.finish is not None]  # what was passed through nobody generated
         asked += asked_of(job.name, own, recipe.sampling_of(recipe.dataset(job.name)))
-    judged = replayed(replay, asked, tuple(settings.stop_ids), settings.vocab_size, wholes, jobs[0].model, not_made)
+    judged = replayed(
+        replay,
+        asked,
+        tuple(settings.stop_ids),
+        settings.vocab_size,
+        wholes,
+        jobs[0].model,
+        not_made,
+        folder.engines,
+    )
     return _judged(str(path), jobs, wholes, limits, not_made, began, judged)
 
 

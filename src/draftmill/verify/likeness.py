@@ -5,6 +5,7 @@ times. What is beyond chance is held against the most that lower precision was m
 (``benchmarks/bench_replay.py``): more than that is another model, template or sampler.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from draftmill.engines.protocol import Identity
 from draftmill.render.tokenizer import Tokenizer
 from draftmill.verify.cuts import odd_cuts
 from draftmill.verify.draws import BORDER, Fit, greedy_gaps, joined, log_evidence
@@ -29,6 +31,8 @@ WORST_GAP = 2.0  # nats that one of them does
 TIE = 0.02  # nats below which rounding decides between two ids
 FEWEST = 200  # ids below which a verdict would say nothing
 EVERYTHING = "all together"
+# how servers call numbers of 8 bits and less
+_COARSE = re.compile(r"(?i)(^|[^a-z])i?q[1-8]_|fp8|fp4|int[48]|nf4|awq|gptq|w[48]a|e4m3|e5m2")
 OF_SAMPLED = ("replay-likelihood", "replay-unlisted", "replay-cut", "replay-re-tokenised")
 OF_GREEDY = ("replay-greedy", "replay-divergence")
 CHECKS = (*OF_SAMPLED, *OF_GREEDY, "replay-row", "replay-precision")
@@ -66,8 +70,11 @@ class Judged(msgspec.Struct, frozen=True):
     silent: list[str] = []
 
 
-def judge(replay: Replay, tallies: dict[str, Tally], tokenizer: Tokenizer | None) -> Judged:
-    """Judge what an engine said, and count it into the tally of each dataset."""
+def judge(
+    replay: Replay, tallies: dict[str, Tally], tokenizer: Tokenizer | None, recorded: Sequence[Identity] = ()
+) -> Judged:
+    """Judge what an engine said, and count it into the tally of each dataset. ``recorded`` is what the engines of the
+    run said of themselves."""
     for tally in tallies.values():
         for check in CHECKS:
             tally.look(check, 0)
@@ -88,13 +95,19 @@ def judge(replay: Replay, tallies: dict[str, Tally], tokenizer: Tokenizer | None
             unlike, other = unlike or finding.unlike, other or finding.other
             if finding.check == "replay-likelihood":
                 resolution = min(SURE * finding.error, resolution or np.inf)
+    if told := coarser(recorded, replay.engine):
+        first = next(iter(tallies.values()))
+        figures["the run"] = [told]
+        first.look("replay-precision")
+        first.hit("replay-precision", 0, remark=f"the run: {told}")
+        unlike = True
     for heard in replay.heard:
         other |= _of_row(heard, tallies[heard.asked.dataset])
     other |= any(tally.found.get("replay-cut", 0) > CUT * tally.looked["replay-cut"] for tally in tallies.values())
     ids = sum(len(heard.drawn) for heard in replay.heard)
     verdict = Verdict.OTHER if other else Verdict.COARSER if unlike else Verdict.SAME
     return Judged(
-        replay.engine,
+        replay.engine.name,
         Verdict.UNKNOWN if verdict is Verdict.SAME and ids < FEWEST else verdict,
         len(replay.heard),
         ids,
@@ -102,6 +115,21 @@ def judge(replay: Replay, tallies: dict[str, Tally], tokenizer: Tokenizer | None
         None if resolution is None else round(resolution, 4),
         [f"{where}: {why}" for where, why in replay.silent],
     )
+
+
+def coarser(recorded: Sequence[Identity], engine: Identity) -> str:
+    """What a run's engines said of coarse weights or KV cache that this engine does not say of itself, or "".
+
+    Sampled ids cannot show it: noise in the logits averages out of what is drawn (docs/verify.md).
+    """
+    for said in recorded:
+        for what, theirs, ours in (
+            ("weights", said.weights, engine.weights),
+            ("KV cache", said.kv_dtype, engine.kv_dtype),
+        ):
+            if theirs and theirs != ours and _COARSE.search(theirs):
+                return f"{said.name} said that its {what} were {theirs}; {engine.name} says {ours or 'nothing of that'}"
+    return ""
 
 
 def _groups(heard: Sequence[Heard]) -> Iterator[tuple[str, list[Heard]]]:

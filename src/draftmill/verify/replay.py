@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from draftmill.engines.protocol import Engine, Request, Scored
+from draftmill.engines.protocol import Engine, Identity, Request, Scored
 from draftmill.errors import EngineError, PromptFault
 from draftmill.recipe import Sampling
 from draftmill.verify.draws import Draws, draws
@@ -58,7 +58,7 @@ class Heard:
 class Replay:
     """All rows that were asked about. ``silent`` says of which nothing is known, and why."""
 
-    engine: str
+    engine: Identity
     heard: list[Heard] = field(default_factory=list)
     silent: list[tuple[str, str]] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ async def replay(
     stepped = identity.kind == "llamacpp"
     most = _STEPPED if stepped else None
     at_once = min(_AT_ONCE, identity.slots or 1) if stepped else _AT_ONCE  # more would take each other's prompt cache
-    found, gate = Replay(engine.name), asyncio.Semaphore(at_once)
+    found, gate = Replay(identity), asyncio.Semaphore(at_once)
 
     async def one(number: int, row: Asked) -> Heard | tuple[str, str]:
         async with gate:

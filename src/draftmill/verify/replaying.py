@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from draftmill.engines import connect
+from draftmill.engines.protocol import Identity
 from draftmill.recipe import EMBEDDED, EngineSpec, Sampling
 from draftmill.verify.checks import CHECKS, Needs
 from draftmill.verify.likeness import OF_GREEDY, OF_SAMPLED, Judged, judge
@@ -77,6 +79,7 @@ def replayed(
     wholes: Sequence[Whole],
     model: Model | None,
     not_made: dict[str, str],
+    recorded: Path | None = None,
 ) -> Judged | None:
     """What the engine of a plan says of rows, counted into the datasets' tallies; ``not_made`` learns why checks
     of it are not made."""
@@ -97,7 +100,16 @@ def replayed(
     if model is None:
         not_made["replay-re-tokenised"] = "needs the model's tokenizer: --model"
     found = _ask(plan, plain, stop_ids, vocab_size or _VOCABULARY)
-    return judge(found, {whole.name: whole.tally for whole in wholes}, model.tokenizer if model else None)
+    tallies = {whole.name: whole.tally for whole in wholes}
+    return judge(found, tallies, model.tokenizer if model else None, _identities(recorded))
+
+
+def _identities(path: Path | None) -> list[Identity]:
+    """What a run's engines said of themselves; nothing where that is not known."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Identity]) if path else []
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return []
 
 
 def _ask(plan: Replaying, asked: Sequence[Asked], stop_ids: tuple[int, ...], vocab_size: int) -> Replay:
