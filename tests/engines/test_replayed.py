@@ -36,7 +36,9 @@ THINGS = (
     "time",
 )
 ASKS = ("Tell me about {}.", "Write a short poem about {}.", "Write a Python class for {}.")
-WARM = {"temperature": 1.3}
+# words are cut otherwise than by the tokenizer in five of a thousand ids then, at temperature 1 a third as often
+WARM = {"temperature": 1.5}
+HOT, GREEDY = {"temperature": 2.0}, {"temperature": 0.0}
 
 
 class Own(NamedTuple):
@@ -46,15 +48,15 @@ class Own(NamedTuple):
     url: str
 
 
-def recipe(folder: Path, model: Path, engine: Any, datasets: dict[str, dict[str, float]]) -> Path:
+def recipe(folder: Path, model: Path, engine: Any, datasets: list[dict[str, Any]]) -> Path:
     asks = [{"messages": [{"role": "user", "content": ask.format(thing)}]} for thing in THINGS for ask in ASKS]
     write_jsonl(folder / "asks.jsonl", asks)
     return write_recipe(
         folder / "recipe.yaml",
         model=str(model),
         engines=[engine],
-        lanes={"short": {"max_new_tokens": 64}},
-        datasets=[{"name": name, "source": "asks.jsonl", "sampling": s} for name, s in datasets.items()],
+        lanes={"short": {"max_new_tokens": 40}, "long": {"max_new_tokens": 64}},
+        datasets=[{"source": "asks.jsonl"} | dataset for dataset in datasets],
     )
 
 
@@ -62,12 +64,13 @@ def recipe(folder: Path, model: Path, engine: Any, datasets: dict[str, dict[str,
 def own(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Own:
     folder = tmp_path_factory.mktemp("own")
     url = next(os.environ[name] for name in URLS if name in os.environ)
-    asked = recipe(
-        folder,
-        tokenizer_folder,
-        url,
-        {"plain": {}, "warm": WARM, "hot": {"temperature": 2.0}, "greedy": {"temperature": 0.0}},
-    )
+    datasets = [
+        {"name": "plain"},
+        {"name": "warm", "sampling": WARM, "lane": "long"},
+        {"name": "hot", "sampling": HOT, "samples": 18},
+        {"name": "greedy", "sampling": GREEDY, "samples": 18},
+    ]
+    asked = recipe(folder, tokenizer_folder, url, datasets)
     done = draftmill("run", asked, "--out", folder / "run")
     assert done.returncode == 0, done.stderr
     return Own(folder / "run", url)
@@ -102,7 +105,7 @@ def test_rows_of_another_temperature_fail(own: Own, tmp_path: Path) -> None:
     hot = as_file(tmp_path / "hot.jsonl", rows(own.run, "hot"))
     verdict, fired = replayed(hot, own.url)
     assert verdict == "another model, template or sampler"
-    assert {"replay-likelihood", "replay-unlisted", "replay-row"} <= fired
+    assert "replay-unlisted" in fired
 
 
 def test_rows_of_another_template_fail(own: Own, tmp_path: Path, tokenizer_folder: Path) -> None:
@@ -111,11 +114,11 @@ def test_rows_of_another_template_fail(own: Own, tmp_path: Path, tokenizer_folde
     for row in rows(own.run, "plain"):
         at = row["prompt_tokens"]
         asked = tokenizer.decode(row["input_ids"][:at]).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
-        (prompt,) = tokenizer.encode([f"[INST] {asked} [/INST]"])
+        (prompt,) = tokenizer.encode([f"<|im_start|>user\n{asked}<|im_end|>\n"])  # nobody is asked for an answer
         changed.append(with_ids(row, prompt, row["input_ids"][at:]))
     verdict, fired = replayed(as_file(tmp_path / "other.jsonl", changed), own.url)
     assert verdict == "another model, template or sampler"
-    assert "replay-likelihood" in fired or "replay-unlisted" in fired
+    assert fired == {"replay-start"}
 
 
 def test_rows_that_were_tokenized_again_fail(own: Own, tmp_path: Path, tokenizer_folder: Path) -> None:
@@ -128,7 +131,7 @@ def test_rows_that_were_tokenized_again_fail(own: Own, tmp_path: Path, tokenizer
         changed.append(with_ids(row, prompt, again))
     assert others >= 5
     as_it_was = as_file(tmp_path / "warm.jsonl", rows(own.run, "warm"))
-    options = ("--model", tokenizer_folder, "--sampling", "temperature=1.3")
+    options = ("--model", tokenizer_folder, "--sampling", "temperature=1.5")
     assert replayed(as_it_was, own.url, *options) == ("same model", set())
     verdict, fired = replayed(as_file(tmp_path / "again.jsonl", changed), own.url, *options)
     assert verdict == "another model, template or sampler"
@@ -147,7 +150,8 @@ def test_other_weights(
         gguf = tmp_path / "moved.gguf"
         subprocess.run([sys.executable, SCRIPTS / "retype_gguf.py", small_model, gguf, "F32", moved], check=True)
     engine = {"kind": "embedded", "gguf": str(gguf), "slots": 4, "context": 512}
-    asked = recipe(tmp_path, tokenizer_folder, engine, {"plain": {}, "greedy": {"temperature": 0.0}})
+    datasets = [{"name": "plain"}, {"name": "greedy", "sampling": GREEDY, "samples": 18}]
+    asked = recipe(tmp_path, tokenizer_folder, engine, datasets)
     done = draftmill("run", asked, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert replayed(tmp_path / "run", own.url)[0] == verdict

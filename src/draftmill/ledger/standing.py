@@ -61,9 +61,9 @@ class Standing:
     ``unknown_lines`` are journal lines that are no answer, ``unknown_errors`` those of the error file; ``strays`` are
     whole lines that belong to no position of this dataset, or to one that already has its line. ``finishes`` counts how
     its answers ended, ``ended`` why conversations did before their recording, ``continued`` and ``redrawn`` answers
-    that took more than one call; ``highest`` is the highest position of any line; ``prompt_offsets`` says where the
-    prompts' lines start, where that is known. A conversation is one position: it is done with its last turn, and its
-    turns' tokens count together.
+    that took more than one call; ``highest`` is the highest position of any line; ``ids`` are those of all positions,
+    one after the other; ``prompt_offsets`` says where the prompts' lines start, where that is known. A conversation is
+    one position: it is done with its last turn, and its turns' tokens count together.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Standing:
         budget: int | None = None,
         counts: BudgetCounts = "generated",
     ) -> None:
-        self._ids = ids
+        self.ids = ids
         self.positions = len(ids) // ID_BYTES
         self.samples = samples
         self.budget = budget
@@ -244,7 +244,7 @@ class Standing:
         return self.budget is not None and tally.owed == 0 and tally.counting_tokens < self.budget
 
     def _holds(self, id: str, position: int) -> bool:
-        own = self._ids[position * ID_BYTES : (position + 1) * ID_BYTES] if 0 <= position < self.positions else b""
+        own = self.ids[position * ID_BYTES : (position + 1) * ID_BYTES] if 0 <= position < self.positions else b""
         return own.hex() == id
 
 

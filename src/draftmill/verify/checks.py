@@ -118,6 +118,13 @@ CHECKS = {
         Check("beyond-cut", _E, _RUN, "a row that does not count: behind the cut, or unknown", _REBUILD),
         Check("row-order", _E, _RUN, "rows do not stand in the order of positions", _REBUILD),
         Check(
+            "position-order",
+            _E,
+            _RUN,
+            "positions do not follow the hash of seed and id",
+            "the prompts were put in another order, or the seed was changed: the rows that count are no fair sample",
+        ),
+        Check(
             "prompt-rendered",
             _E,
             _RUN,
@@ -190,6 +197,7 @@ CHECKS = {
         Check(
             "replay-unlisted", _E, _ENGINE, "ids that are none of the engine's likeliest, too many or too few", _OTHER
         ),
+        Check("replay-start", _E, _ENGINE, "answers do not begin as this engine's would behind these prompts", _OTHER),
         Check("replay-cut", _E, _ENGINE, "ids that top-k, top-p or min-p would not have let through", _OTHER),
         Check("replay-row", _E, _ENGINE, "a row that by itself is none of this engine's", _OTHER),
         Check(

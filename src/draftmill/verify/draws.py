@@ -74,6 +74,11 @@ def draws(ids: list[int], scored: Scored, sampling: Sampling, vocab_size: int) -
     return found
 
 
+def first(drawn: Draws, number: int) -> Draws:
+    """The first ids alone."""
+    return Draws(*(getattr(drawn, name)[:number] for name in Draws.__dataclass_fields__))
+
+
 def joined(many: list[Draws]) -> Draws:
     """The answers of many rows in one."""
     width = max((one.logs_NK.shape[1] for one in many), default=0)

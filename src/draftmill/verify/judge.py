@@ -216,6 +216,7 @@ def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings)
     assert standing and ledgered and model
     wholes_.against_ledger(whole, ledgered.keys)
     wholes_.by_position(whole, ledgered.keys)
+    wholes_.by_rank(whole, standing.ids, int(settings.recipe["seed"]))
     for check in ("prompts-changed", "tokenizer-changed", "length-by-position"):
         tally.look(check)
     if files.prompts_seal.exists():

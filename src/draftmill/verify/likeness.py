@@ -16,7 +16,7 @@ import numpy as np
 from draftmill.engines.protocol import Identity
 from draftmill.render.tokenizer import Tokenizer
 from draftmill.verify.cuts import odd_cuts
-from draftmill.verify.draws import BORDER, Fit, greedy_gaps, joined, log_evidence
+from draftmill.verify.draws import BORDER, Draws, Fit, first, greedy_gaps, joined, log_evidence
 from draftmill.verify.replay import Heard, Replay
 from draftmill.verify.tally import Tally
 
@@ -29,11 +29,12 @@ CUT = 0.001  # of the ids that it moves over the border of what top-k, top-p and
 MANY_CUT = 0.1  # of a row's ids that lie beyond that border
 WORST_GAP = 2.0  # nats that one of them does
 TIE = 0.02  # nats below which rounding decides between two ids
+START = 4  # ids of an answer that depend the most on how its prompt was rendered
 FEWEST = 200  # ids below which a verdict would say nothing
 EVERYTHING = "all together"
 # how servers call numbers of 8 bits and less
 _COARSE = re.compile(r"(?i)(^|[^a-z])i?q[1-8]_|fp8|fp4|int[48]|nf4|awq|gptq|w[48]a|e4m3|e5m2")
-OF_SAMPLED = ("replay-likelihood", "replay-unlisted", "replay-cut", "replay-re-tokenised")
+OF_SAMPLED = ("replay-likelihood", "replay-unlisted", "replay-start", "replay-cut", "replay-re-tokenised")
 OF_GREEDY = ("replay-greedy", "replay-divergence")
 CHECKS = (*OF_SAMPLED, *OF_GREEDY, "replay-row", "replay-precision")
 
@@ -147,7 +148,10 @@ def _findings(group: Sequence[Heard], tokenizer: Tokenizer | None) -> Iterator[F
     if sampled:
         drawn = joined([one.drawn for one in sampled])
         yield _likelihood(Fit(drawn))
-        yield _unlisted(len(drawn), int(drawn.unlisted_N.sum()), drawn.least_N, drawn.most_N)
+        yield _unlisted(drawn)
+        begun = joined([first(one.drawn, START) for one in sampled])
+        for finding in (_likelihood(Fit(begun)), _unlisted(begun)):
+            yield finding._replace(check="replay-start", words=f"of the first {START} ids of answers {finding.words}")
         if tokenizer:
             yield _cuts(*odd_cuts(sampled, tokenizer))
     if greedy:
@@ -164,9 +168,8 @@ def _likelihood(fit: Fit) -> Finding:
     return Finding("replay-likelihood", words, abs(off) > SURE * error, abs(off) - SURE * error > SURPLUS, error)
 
 
-def _unlisted(
-    number: int, seen: int, least: "np.typing.NDArray[np.float64]", most: "np.typing.NDArray[np.float64]"
-) -> Finding:
+def _unlisted(drawn: Draws) -> Finding:
+    number, seen, least, most = len(drawn), int(drawn.unlisted_N.sum()), drawn.least_N, drawn.most_N
     low, high = float(least.sum()), float(most.sum())
     chance = most if seen > high else least
     error = float(np.sqrt(max((chance * (1 - chance)).sum(), 1.0)))

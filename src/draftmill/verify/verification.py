@@ -108,7 +108,15 @@ def write(verification: Verification, path: Path) -> None:
 
 _OF_THE_WHOLE = (
     *("row-missing", "length-by-position", "length-drift", "language-drift", "owed", "prompts-changed"),
-    *("replay-likelihood", "replay-unlisted", "replay-re-tokenised", "replay-greedy", "replay-precision"),
+    "position-order",
+    *(
+        "replay-likelihood",
+        "replay-unlisted",
+        "replay-start",
+        "replay-re-tokenised",
+        "replay-greedy",
+        "replay-precision",
+    ),
 )
 
 
