@@ -26,9 +26,11 @@ from draftmill.verify.checks import CHECKS, Needs
 from draftmill.verify.examine import Examiner, Found, Plan
 from draftmill.verify.habits import Habits, learn, pairs_of
 from draftmill.verify.journaled import Ledgered, key
+from draftmill.verify.likeness import Judged
 from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
+from draftmill.verify.replaying import Replaying, asked_of, pick, replayed
 from draftmill.verify.verification import Verification, results
 from draftmill.verify.whole import Whole
 
@@ -61,12 +63,13 @@ def verify_run(
     only: tuple[str, ...] = (),
     thresholds: dict[str, float] | None = None,
     workers: int | None = None,
+    replay: Replaying | None = None,
     tell: Tell = _quiet,
 ) -> Verification:
     """Verify the rows of a run against themselves, its prompts and its journal. Takes no lock and changes nothing.
 
-    Raises UsageFault for an unknown dataset, RunError where there is no run or no row, StorageError for files that
-    cannot be read.
+    ``replay`` asks an engine about some of them. Raises UsageFault for an unknown dataset, RunError where there is no
+    run or no row, StorageError for files that cannot be read, EngineError where the engine cannot be asked.
     """
     began = time.perf_counter()
     opened = open_run(path)
@@ -90,7 +93,22 @@ def verify_run(
     not_made = {"unfinished": "the run knows how each answer ended (finish-reason)"}
     if pairs is None:
         not_made["foreign-ids"] = _FEW
-    return _judged(str(path), jobs, wholes, limits, not_made, began)
+    asked = []
+    for job in jobs if replay else ():
+        drawn = pick(job.file, max(1, replay.rows // len(jobs)), replay.seed) if replay else []
+        own = [(at, row) for at, row in drawn if row.finish is not None]  # what was passed through nobody generated
+        asked += asked_of(job.name, own, recipe.sampling_of(recipe.dataset(job.name)))
+    judged = replayed(
+        replay,
+        asked,
+        tuple(settings.stop_ids),
+        settings.vocab_size,
+        wholes,
+        jobs[0].model,
+        not_made,
+        folder.engines,
+    )
+    return _judged(str(path), jobs, wholes, limits, not_made, began, judged)
 
 
 def verify_file(
@@ -100,9 +118,11 @@ def verify_file(
     trust_remote_code: bool = False,
     thresholds: dict[str, float] | None = None,
     workers: int | None = None,
+    replay: Replaying | None = None,
     tell: Tell = _quiet,
 ) -> Verification:
-    """Verify a file of rows, whoever wrote it. ``model`` is a directory, a hub id or a ``.gguf`` file.
+    """Verify a file of rows, whoever wrote it. ``model`` is a directory, a hub id or a ``.gguf`` file; ``replay`` asks
+    an engine about some of them.
 
     Raises SourceError for a file that holds no rows, RenderError for a model that cannot be loaded.
     """
@@ -123,7 +143,11 @@ def verify_file(
         loaded,
     )
     wholes = _examined([job], workers, tell)
-    return _judged(str(path), [job], wholes, thresholds or {}, _not_made(wholes[0], habits, loaded), began)
+    not_made = _not_made(wholes[0], habits, loaded)
+    asked = asked_of(job.name, pick(path, replay.rows, replay.seed), replay.sampling) if replay else []
+    stops = tuple(np.flatnonzero(habits.flags & STOP).tolist())
+    judged = replayed(replay, asked, stops, habits.vocab_size, wholes, loaded, not_made)
+    return _judged(str(path), [job], wholes, thresholds or {}, not_made, began, judged)
 
 
 def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs: Pairs | None) -> _Job:
@@ -173,6 +197,7 @@ def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings)
     assert standing and ledgered and model
     wholes_.against_ledger(whole, ledgered.keys)
     wholes_.by_position(whole, ledgered.keys)
+    wholes_.by_rank(whole, standing.ids, int(settings.recipe["seed"]))
     for check in ("prompts-changed", "tokenizer-changed", "length-by-position"):
         tally.look(check)
     if files.prompts_seal.exists():
@@ -200,6 +225,7 @@ def _judged(
     thresholds: dict[str, float],
     not_made: dict[str, str],
     began: float,
+    judged: Judged | None,
 ) -> Verification:
     model = jobs[0].model
     wholes_.repeated(wholes)
@@ -242,6 +268,7 @@ def _judged(
         coverage={str(size): round(share, 6) for size, share in wholes_.coverage(counts, forced).items()},
         lanes=lanes,
         markers=len(forced),
+        replay=judged,
     )
 
 
