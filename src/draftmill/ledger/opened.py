@@ -5,6 +5,7 @@ from pathlib import Path
 
 from draftmill.errors import RunError, UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.index import WORTH
 from draftmill.ledger.settings import Settings, read_settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.recipe import Recipe
@@ -26,8 +27,9 @@ class OpenedRun:
                 raise UsageFault(f"no dataset {name!r}; there is {', '.join(self.names) or 'none'}")
         return only or tuple(name for name in self.names if name not in self.settings.left_out)
 
-    def standing(self, name: str, files: DatasetFolder | None = None) -> Standing:
-        """What counts of a dataset, whose files are ``files`` where others are to be read. Raises StorageError."""
+    def standing(self, name: str, files: DatasetFolder | None = None, worth: int = WORTH) -> Standing:
+        """What counts of a dataset, whose files are ``files`` where others are to be read; ``worth`` as in
+        ``load_standing``. Raises StorageError."""
         dataset = self.recipe.dataset(name)
         return load_standing(
             files or self.folder.dataset(name),
@@ -35,6 +37,7 @@ class OpenedRun:
             budget=dataset.budget,
             counts=dataset.budget_counts,
             vocab_size=self.settings.vocab_size,
+            worth=worth,
         )
 
 
