@@ -6,10 +6,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from draftmill.engines.protocol import Reply, Request
-from draftmill.errors import DraftmillError, RunError, TransportFault
+from draftmill.errors import DraftmillError, TransportFault
 from draftmill.journal.prompts import PromptHead
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
@@ -21,6 +20,7 @@ from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Done, Outlook, sample_loads
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.mixing import next_to_send
+from draftmill.mill.patience import Keeper, Patience
 from draftmill.mill.returns import Ears, Returns
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
@@ -42,13 +42,6 @@ class Ending(Enum):
     INTERRUPTED = "interrupted"
     ERRORS = "too many errors"
     FAILED = "failed"
-
-
-class Keeper(Protocol):
-    """Whoever keeps the run's own servers alive: ``coming`` while one is started again, ``lost`` says why none will."""
-
-    def coming(self) -> bool: ...
-    def lost(self) -> DraftmillError | None: ...
 
 
 @dataclass(frozen=True)
@@ -115,8 +108,7 @@ class Loop:
         self._trials = Trials(streams)
         self._witness: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
-        self._no_seat_since: float | None = None
-        self._awaited = 0.0  # when the keeper last had a server that was to come
+        self._patience = Patience(limits.patience, limits.keeper)
         self._mishaps = Mishaps(tell)
         self._returns = Returns(
             lambda *line: self._scribe.put(*line),
@@ -414,26 +406,9 @@ class Loop:
                 task.cancel()
 
     def _check_patience(self) -> None:
-        """No open seat, or none that could hold what is left, or faults without one answer: the end after the patience;
-        at once where all are refused."""
-        now, keeper = clock.now(), self._limits.keeper
-        busy = self._calls or self._trials.under_way or self.paused
-        if keeper and (error := keeper.lost()) and not any(seat.state is State.OPEN for seat in self.seats):
+        busy = bool(self._calls or self._trials.under_way or self.paused)
+        if error := self._patience.ended(self.seats, busy, self._returns.failing_since):
             self.stop(Ending.FAILED, error)
-        if keeper and keeper.coming():
-            self._awaited = now
-        if busy and any(seat.state in (State.OPEN, State.DOUBTED) for seat in self.seats):
-            self._no_seat_since = None
-        else:
-            self._no_seat_since = self._no_seat_since or now
-        refused = bool(self.seats) and all(
-            seat.state is State.PAUSED and not (seat.ever_answered or seat.failures) for seat in self.seats
-        )
-        since = min((t for t in (self._no_seat_since, self._returns.failing_since) if t is not None), default=None)
-        if refused or (since is not None and now - max(since, self._awaited) >= self._limits.patience):
-            why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.last_fault}" for seat in self.seats)
-            advice = "mend the engine and run the same command again; what was in flight is owed, nothing is lost"
-            self.stop(Ending.FAILED, RunError(f"no engine takes work: {why or 'all were taken out'}", advice))
 
 
 def _cap(concurrency: Concurrency) -> int | None:
