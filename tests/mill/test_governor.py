@@ -261,6 +261,7 @@ def test_beside_the_best_fixed_number(server: str, best: int, share: float, seco
     auto, fixed = bench.measure(case, "auto", seconds), bench.measure(case, best, seconds)
     assert auto.rate >= share * fixed.rate
     assert auto.queue < 0.12
-    assert auto.long < 0.1  # looks at which more than a quarter of what runs waits; one request is that on the tiny one
+    assert auto.sent <= 0.01  # looks at which more than a quarter of what runs waits that has never run,
+    assert auto.long < 0.05  # and with those that were thrown back
     assert auto.recomputed < 0.02  # over so short a time; the benchmark's hours give 1 %
     assert auto.changes < 60

@@ -18,13 +18,14 @@ _NINE_IN_TEN = 1.645  # standard deviations
 _WARM = 60.0  # seconds of a start in which its rate says nothing
 _LATER_PART = 2 / 3  # of a start whose rate is believed: not its beginning, while the servers fill
 _WINDOWS = 6  # of that part: how much their rates differ says how far the rest may
-_DRIFT = 0.025  # by which the rest differs at least
+_DRIFT = 0.02  # by which the rest differs at least
 _SETTLING = 300.0  # seconds after which a start's rate is settled
 _LOW, _MIDDLE, _HIGH = 3.0, 0.69, 0.051  # how many of the last answers are longer than the 5th, 50th and 95th of 100
 # longest ones: of n independent answers none is longer than x with the probability exp(-n · survival(x))
 _ONE_BY_ONE = 2.0  # answers' lengths by which a budget's end is later: it lets the last ones go one after the other
-_UNMIXED = 0.25  # how far mixed datasets still end as if each had its own answers in flight
-_LATER = 0.3  # of the load at which the last answers are decoded, seen over the whole drain
+_UNMIXED = (0.25, 0.4, 0.75)  # how far mixed datasets still end as if each had its own answers in flight: at least,
+# likely and at most, since a long answer may be sent among the last ones all the same
+_LATER = 0.4  # of the load at which the last answers are decoded, seen over the whole drain
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -175,9 +176,10 @@ def _mixed(work: list[Work], left: list[float], flying: int, apart: Drain) -> Dr
         return apart
     drained, longest = min(alone, key=lambda drain: drain[1][1])
     low, middle, high = (
-        (1 - _UNMIXED) * short + _UNMIXED * long for short, long in zip(longest, apart[1], strict=True)
+        (1 - share) * short + share * long for share, short, long in zip(_UNMIXED, longest, apart[1], strict=True)
     )
-    return (1 - _UNMIXED) * drained + _UNMIXED * apart[0], (low, middle, high)
+    share = _UNMIXED[1]
+    return (1 - share) * drained + share * apart[0], (low, middle, high)
 
 
 def _with_all(work: Work, flying: int) -> Work:
