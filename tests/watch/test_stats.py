@@ -11,6 +11,7 @@ from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
 from draftmill.ledger.rows import refresh_rows
+from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
 from draftmill.records import Finish
 from draftmill.watch.completions import Completions
@@ -18,6 +19,7 @@ from draftmill.watch.diagnosis import diagnose
 from draftmill.watch.figures import DatasetFigures, Phase
 from draftmill.watch.finding import Level
 from draftmill.watch.stats import RunWatch
+from tests.render import families as fixtures
 from tests.watch.folders import NOW, append, begin, completion, done, event, failure, load, write_prompts
 
 OPENAI = {
@@ -234,6 +236,26 @@ def test_thinking_by_marker_ids(tmp_path: Path) -> None:
     assert thinking and (thinking.answers, thinking.share, thinking.unclosed) == (3, 0.5, 1)
     list(entries(files.journal, files.journal_index, worth=1))
     assert only(watch(folder).refresh()).thinking == thinking
+
+
+def test_thinking_on_the_channels_of_gpt_oss(tmp_path: Path) -> None:
+    model = fixtures.plain_model("gpt-oss")
+    folder = begin(tmp_path, {"name": "d"})
+    settings = read_settings(folder)
+    assert settings
+    write_settings(folder, msgspec.structs.replace(settings, vocab_size=model.tokenizer.size))
+    model.tokenizer.save(folder.tokenizer)
+    thought = "<|channel|>analysis<|message|>So it is.<|end|>"
+    rest = "<|start|>assistant<|channel|>final<|message|>Yes.<|return|>"
+    call = "<|channel|>commentary to=functions.f<|message|>{}<|call|>"
+    texts = [thought + rest, call, "<|channel|>analysis<|message|>It may be"]
+    answers = model.tokenizer.encode(texts)
+    lines = [completion(n, len(ids), output_ids=ids) for n, ids in enumerate(answers)]
+    append(folder.dataset("d").journal, *lines)
+    thinking = only(watch(folder).refresh()).thinking
+    thinks = len(model.tokenizer.encode([thought])[0]) + len(answers[2])
+    assert thinking and (thinking.answers, thinking.unclosed) == (3, 1)
+    assert thinking.share == pytest.approx(thinks / sum(map(len, answers)))
 
 
 def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from shlex import quote
 
-from draftmill.watch.figures import EngineFigures, RunFigures
+from draftmill.watch.figures import EngineFigures, Phase, RunFigures
 from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, many
 
@@ -77,22 +77,26 @@ def _with_room(run: RunFigures, e: EngineFigures, facts: str) -> Finding:
     binds = cap is not None and flying is not None and flying >= 0.9 * cap
     if room and lanes is not None and everywhere >= 0.9 * lanes and queued <= _FEW:
         message = f"starved: the lanes let only {lanes} requests out at once; {facts}"
-        advice = f"raise the lanes' cap: draftmill control {quote(run.path)} --concurrency {2 * lanes}, or auto"
+        advice = f"raise the lanes' cap: {_control(run, f'--concurrency {2 * lanes}')}, or auto"
         return _of(Verdict.STARVED, Level.WARN, e, message, advice)
     if room and binds and queued <= _FEW:
         if e.auto:
             message = f"growing: the governor raises its cap step by step, {cap} at once now; {facts}"
             return _of(Verdict.GROWING, Level.INFO, e, message, "wait a few minutes: it stops where more is no faster")
         message = f"starved: nothing is queued and its cap is {cap} at once; {facts}"
-        advice = (
-            f"raise the cap: draftmill control {quote(run.path)} --engine {quote(e.name)}={2 * (cap or 1)}, or =auto"
-        )
+        advice = f"raise the cap: {_control(run, f'--engine {quote(e.name)}={2 * (cap or 1)}')}, or =auto"
         return _of(Verdict.STARVED, Level.WARN, e, message, advice)
     if room and cap is not None and flying is not None and flying < 0.7 * cap:
         message = f"client-bound: only {flying} of {cap} requests are out although prompts are owed; {facts}"
         advice = "this process does not send fast enough: free a CPU core here, or look whether a budget holds it back"
         return _of(Verdict.CLIENT_BOUND, Level.WARN, e, message, advice)
     return _of(Verdict.HEALTHY, Level.GOOD, e, f"healthy: {facts}", "")
+
+
+def _control(run: RunFigures, option: str) -> str:
+    """How to change a run; of one that is over, the next."""
+    over = run.phase in (Phase.ENDED, Phase.GONE)
+    return f"next time, with {option}" if over else f"draftmill control {quote(run.path)} {option}"
 
 
 def _of(verdict: Verdict, level: Level, e: EngineFigures, message: str, advice: str) -> Finding:

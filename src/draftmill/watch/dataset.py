@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True):
 class DatasetWatch:
     """The files of one dataset, read as far as they have come."""
 
-    def __init__(self, folder: DatasetFolder, plan: Plan, think: thinking.ThinkingIds | None = None) -> None:
+    def __init__(self, folder: DatasetFolder, plan: Plan, think: thinking.Thinks | None = None) -> None:
         self.folder = folder
         self.plan = plan
         self._think = think

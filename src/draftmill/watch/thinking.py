@@ -1,11 +1,11 @@
-"""How much of an answer is thinking, by the marker ids alone: no tokenizer is loaded for it."""
+"""How much of an answer is thinking, by ids alone: a tokenizer is loaded for gpt-oss only, whose channels are words."""
 
 from pathlib import Path
 
 import msgspec
 
 from draftmill.journal.folder import DatasetFolder
-from draftmill.render.families import THINKING
+from draftmill.render.families import FAMILIES, THINKING, Body, Role
 
 _NEAR = 4  # tokens in front of the opening marker that an answer may have: white space
 
@@ -33,6 +33,36 @@ class ThinkingIds(msgspec.Struct, frozen=True):
             return len(ids) - start, True
 
 
+class HarmonyIds(msgspec.Struct, frozen=True):
+    """The markers of gpt-oss, whose thinking is the messages on the channel ``analysis`` that are to nobody.
+
+    ``analysis``: the ids of that header; ``ends``: those that a message ends before or with.
+    """
+
+    channel: int
+    message: int
+    analysis: list[int]
+    ends: frozenset[int]
+
+    def opened(self, prompt_ids: list[int]) -> bool:
+        """No prompt opens the thinking: each message has a header of its own."""
+        return False
+
+    def of(self, ids: list[int], opened: bool) -> tuple[int, bool]:
+        """(tokens of thinking with their headers, whether the last of it never ended) of one answer."""
+        tokens, begins = 0, None
+        header = [self.channel, *self.analysis, self.message]
+        for n, id in enumerate(ids):
+            if id == self.message and ids[n + 1 - len(header) : n + 1] == header:
+                begins = n + 1 - len(header)
+            elif begins is not None and id in self.ends:
+                tokens, begins = tokens + n + 1 - begins, None
+        return (tokens, False) if begins is None else (tokens + len(ids) - begins, True)
+
+
+Thinks = ThinkingIds | HarmonyIds
+
+
 class _Added(msgspec.Struct):
     id: int
     content: str
@@ -46,7 +76,7 @@ class _FirstPrompt(msgspec.Struct):
     prompt_ids: list[int] = []
 
 
-def find(tokenizer: Path, own: tuple[str, str] | None = None) -> ThinkingIds | None:
+def find(tokenizer: Path, own: tuple[str, str] | None = None) -> Thinks | None:
     """The thinking markers in a run's own tokenizer; ``own`` are the recipe's. None where the model has none."""
     try:
         known = msgspec.json.decode((tokenizer / "tokenizer.json").read_bytes(), type=_Tokenizer).added_tokens
@@ -56,10 +86,18 @@ def find(tokenizer: Path, own: tuple[str, str] | None = None) -> ThinkingIds | N
     for begins, ends in (own,) if own else THINKING:
         if begins in by_text and ends in by_text:
             return ThinkingIds(by_text[begins], by_text[ends], frozenset(by_text.values()))
-    return None
+    harmony = next(family for family in FAMILIES if family.body is Body.HARMONY)
+    channel, message = (by_text.get(harmony.markers[role]) for role in (Role.CHANNEL, Role.MESSAGE))
+    if channel is None or message is None:
+        return None
+    from tokenizers import Tokenizer
+
+    analysis = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).encode("analysis", add_special_tokens=False).ids
+    texts = (harmony.markers[Role.MESSAGE_END], harmony.markers[Role.START], *harmony.turn_ends)
+    return HarmonyIds(channel, message, analysis, frozenset(by_text[text] for text in texts if text in by_text))
 
 
-def opened(ids: ThinkingIds, folder: DatasetFolder) -> bool:
+def opened(ids: Thinks, folder: DatasetFolder) -> bool:
     """Whether the answers of a dataset begin inside thinking: what its first prompt says."""
     try:
         with folder.prompts.open("rb") as file:

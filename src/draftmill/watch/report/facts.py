@@ -14,6 +14,7 @@ from draftmill.watch.report.drift import Drift, read_drift
 from draftmill.watch.report.samples import Sample, take_samples
 from draftmill.watch.report.verification import Verification, read_verification, without_examples
 from draftmill.watch.stats import RunWatch
+from draftmill.watch.steady import steady
 
 _BINS = 40
 
@@ -75,7 +76,7 @@ def gather(watch: RunWatch, samples: int = 2) -> Facts:
         made=figures.time,
         recipe=_made(watch),
         not_known=unknown,
-        findings=diagnose(figures),
+        findings=_findings(figures, points),
         figures=figures,
         timeline=points,
         events=events,
@@ -105,6 +106,12 @@ def even_bins(histogram: Histogram, number: int = _BINS) -> Bins:
 def doubtful(dataset: DatasetFigures) -> bool:
     """Whether lines of its journal were not understood: then its sums are of what was, and may be too small."""
     return any(u.file.endswith("raw_responses.jsonl") for u in dataset.unread)
+
+
+def _findings(run: RunFigures, points: Sequence[Point]) -> list[Finding]:
+    """What stands now, and of a run that is over what bounded it while it ran."""
+    bound = steady(run, points) if run.phase in (Phase.ENDED, Phase.GONE) else None
+    return diagnose(run) + ([bound] if bound else [])
 
 
 def _made(watch: RunWatch) -> Made:
