@@ -18,6 +18,7 @@ from draftmill.engines import connect
 from draftmill.errors import LockedError, ServerError
 from draftmill.journal.folder import ServeFolder
 from draftmill.recipe import EngineSpec
+from draftmill.serve.beside import beside
 from draftmill.serve.fleet import Fleet, launched
 from draftmill.serve.replica import State, free_port
 from tests.engines.contract import ask
@@ -172,6 +173,19 @@ def test_replicas_live_each_for_itself(small_model: Path, tmp_path: Path) -> Non
     serving(planned, tmp_path, use)
     died = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [line["subject"] for line in died if line["kind"] == "died"] == ["server 1"]
+
+
+def test_a_listener_that_is_gone_takes_no_server_down(small_model: Path, tmp_path: Path) -> None:
+    """What rich does where the terminal or the pipe behind it has gone."""
+
+    def gone(*_: str) -> None:
+        raise SystemExit(1)
+
+    planned = launch(small_model)
+    with beside(lambda: Fleet(planned, ServeFolder(tmp_path), gone)) as kept:
+        assert kept.urls == [planned.url()] and not kept.coming() and kept.lost() is None
+        assert len(left(planned)) == 1
+    assert kinds(tmp_path)[-1] == "ended" and left(planned) == []
 
 
 def test_one_context_one_server(small_model: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -135,7 +135,8 @@ class Fleet:
 
     def _tell(self, kind: str, subject: str, message: str) -> None:
         _write(self._events, {"time": _now(), "kind": kind, "subject": subject, "message": message})
-        self._heard(kind, subject, message)
+        with suppress(Exception, SystemExit):  # rich ends the process where nobody reads it: the servers are kept
+            self._heard(kind, subject, message)
 
     def _started(self, found: Started) -> None:
         _write(self._starts, msgspec.to_builtins(replace(found, time=_now())))
