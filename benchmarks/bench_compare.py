@@ -1,4 +1,4 @@
-"""What other types of KV cache and of weights change of what the small model says: the table of docs/compare.md.
+"""What other types of KV cache and of weights change of what the small model says.
 
 A is the embedded engine as it is (Q4_1 weights, f16 KV); B is the same in each of the settings below, the first of them
 nothing else than A once more. Every one is compared as `draftmill compare` does.
