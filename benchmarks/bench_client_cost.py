@@ -17,7 +17,9 @@ Usage: bench_client_cost.py [REQUESTS]
 
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
+from statistics import median
 
 import clients
 import loopback
@@ -27,41 +29,48 @@ from clients import Cost
 from draftmill.journal.folder import DatasetFolder
 
 AT_ONCE = (64, 512, 2000, 4000)
-ROUNDS = 3  # in turn; the least CPU of each counts, since whatever else the machine does only adds to it
+ROUNDS = 5  # turn about: the least of each, since whatever else the machine does only adds to it, and the medians
 AT_ONCE_SPEED = 1e9  # tokens a second of a streamed answer
 LARGE = 4000  # requests in flight
 BARE, OURS, STREAMED = "bare aiohttp", "draftmill", "draftmill, streamed"
 PEERS = {"speculators": 2000, "httpx": 512}  # and the most at once that they are asked for
 
 
-def table(url: str, count: int, at_once: int) -> dict[str, Cost]:
-    """The least that each client takes for ``count`` requests."""
-    least: dict[str, Cost] = {}
+def table(url: str, count: int, at_once: int) -> dict[str, list[Cost]]:
+    """What each client takes for ``count`` requests, in each round."""
+    took: dict[str, list[Cost]] = defaultdict(list)
     for number in range(ROUNDS):
-        for name in (BARE, OURS, STREAMED):
+        for name in (BARE, OURS, STREAMED)[:: -1 if number % 2 else 1]:
             warm = at_once if name == STREAMED else 0  # of these too few are asked for as fast as they come
-            cost = clients.measured(name, url, count + warm, at_once, warm)
-            least[name] = min(least.get(name, cost), cost)
+            took[name].append(clients.measured(name, url, count + warm, at_once, warm))
         for name, most in PEERS.items():
             if at_once <= most and number == 0:
                 few = max(at_once, count // 4) if name == "httpx" else count
                 cost = peers.measured(name, url, few, at_once)
-                least[name] = cost._replace(cpu=cost.cpu * count / few, wall=cost.wall * count / few)
-    return least
+                took[name].append(cost._replace(cpu=cost.cpu * count / few, wall=cost.wall * count / few))
+    return took
+
+
+def least_and_median(costs: list[Cost]) -> tuple[float, float]:
+    """CPU seconds."""
+    seconds = [cost.cpu for cost in costs]
+    return min(seconds), median(seconds)
 
 
 def main(count: int) -> None:
     peers.ready()
-    head = f"{'CPU ms a request':>18}{'of bare':>9}{'of ours':>9}{'requests/s':>12}{'MiB':>6}"
+    head = f"{'CPU ms a request':>18}{'of bare':>9}{'by medians':>12}{'of ours':>9}{'requests/s':>12}{'MiB':>6}"
     with loopback.running(speed=AT_ONCE_SPEED) as url:
         print(f"{'at once':>8}  {'client':<20}{head}")
         for at_once in AT_ONCE:
-            least = table(url, count, at_once)
-            for name, cost in least.items():
-                of_bare, of_ours = cost.cpu / least[BARE].cpu, cost.cpu / least[OURS].cpu
+            took = table(url, count, at_once)
+            least, middle = least_and_median(took[BARE])
+            for name, costs in took.items():
+                cost = min(costs)
+                of_ours, by_medians = cost.cpu / min(took[OURS]).cpu, least_and_median(costs)[1] / middle
                 print(
-                    f"{at_once:>8}  {name:<20}{1000 * cost.cpu / count:>18.2f}{of_bare:>8.2f}x{of_ours:>8.1f}x"
-                    f"{count / cost.wall:>12.0f}{cost.mib:>6.0f}",
+                    f"{at_once:>8}  {name:<20}{1000 * cost.cpu / count:>18.3f}{cost.cpu / least:>8.2f}x"
+                    f"{by_medians:>11.2f}x{of_ours:>8.1f}x{count / cost.wall:>12.0f}{cost.mib:>6.0f}",
                     flush=True,
                 )
 

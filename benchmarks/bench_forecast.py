@@ -4,7 +4,9 @@ The first 40 prompts of a dataset's order are run. From what their answers say o
 how long the other 200 take; then these are run. Wanted: within 15 %. Nothing else should use the machine meanwhile:
 "elsewhere" is the share of its cores that did.
 
-Usage: bench_forecast.py [--calibrate 40] [--prompts 200] [--limit 48] [--slots 4]
+Usage: bench_forecast.py [--calibrate 40] [--prompts 200] [--limit 48] [--slots 4] [--out FOLDER [--only-calibrate]]
+
+With --out the two parts can be run apart: what is done there already is not done again.
 """
 
 import argparse
@@ -31,12 +33,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name, default in (("calibrate", 40), ("prompts", 200), ("limit", 48), ("slots", 4)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only-calibrate", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = args.out or Path(place)
+        folder.mkdir(exist_ok=True)
         asked = write(folder, args.calibrate + args.prompts, args.limit, args.slots)
         loaded, out = recipe.load(asked), folder / "run"
         mill(loaded, folder, out, args.calibrate)
+        if args.only_calibrate:
+            return
         settled, facts, demands = planned(loaded, folder, out, ())
         sheet = draw(settled.plan, facts, demands)
         assert sheet.span, sheet.speed_from

@@ -2,8 +2,9 @@
 
 Each server has an endless backlog of one kind of request. Measured is what it does from the 15th minute on: tokens a
 second, the share of them that is computed again after a retraction, and the requests that wait in its queue for each
-that runs. "best" is the fixed concurrency of the sweep with the highest rate; "best at 1 %" the one among those that
-compute at most 1 % again. All figures are means over the seeds.
+that runs. A look at which more than a quarter of what runs waits is "sent" where that many wait which have never run:
+the others are those that the server threw back itself. "best" is the fixed concurrency of the sweep with the highest
+rate; "best at 1 %" the one among those that compute at most 1 % again. All figures are means over the seeds.
 
 Usage: bench_governor.py [HOURS] [SEEDS] [SERVER ...]   (2.5; 3; kv-bound compute-bound retraction-prone tiny)
 """
@@ -60,12 +61,14 @@ CASES = {
 
 
 class Seen(NamedTuple):
-    """From ``WARM`` on. ``queue``: waiting for each that runs, on average; ``long``: the share of looks above 0.25."""
+    """From ``WARM`` on. ``queue``: waiting for each that runs, on average; ``long``: the share of looks above 0.25;
+    ``sent``: of looks above it by requests that have never run, which the governor answers for."""
 
     rate: float
     recomputed: float
     queue: float
     long: float
+    sent: float
     caps: tuple[int, int]
     changes: int
     report: Report
@@ -74,7 +77,7 @@ class Seen(NamedTuple):
 def measure(case: Case, concurrency: int | str, seconds: float, warm: float = WARM, seed: int = 0) -> Seen:
     """Play a server with a fixed concurrency, or with ``auto``."""
     counts: list[tuple[float, int, int]] = []
-    looks: list[tuple[int, int, int]] = []
+    looks: list[tuple[int, int, int, int]] = []
 
     async def watch(stage: Stage) -> None:
         await asyncio.sleep(warm)
@@ -82,7 +85,8 @@ def measure(case: Case, concurrency: int | str, seconds: float, warm: float = WA
         while True:
             counters, load = host.server.counted(host.now()), host.server.load(host.now())
             counts.append((asyncio.get_running_loop().time(), counters.generated, counters.recomputed))
-            looks.append((load.running, load.queued, seat.ceiling))
+            new = sum(not sequence.retractions for sequence in host.server.queue)
+            looks.append((load.running, load.queued, new, seat.ceiling))
             await asyncio.sleep(_LOOK)
 
     scene = case.scene(concurrency, seconds, seed)
@@ -92,9 +96,10 @@ def measure(case: Case, concurrency: int | str, seconds: float, warm: float = WA
     return Seen(
         rate=(after - before) / (end - begin),
         recomputed=(lost - lost_before) / (after - before),
-        queue=sum(queued for _, queued, _ in looks) / sum(running for running, _, _ in looks),
-        long=sum(queued > 0.25 * running for running, queued, _ in looks) / len(looks),
-        caps=(min(cap for _, _, cap in looks), max(cap for _, _, cap in looks)),
+        queue=sum(queued for _, queued, _, _ in looks) / sum(running for running, *_ in looks),
+        long=sum(queued > 0.25 * running for running, queued, _, _ in looks) / len(looks),
+        sent=sum(new > 0.25 * running for running, _, new, _ in looks) / len(looks),
+        caps=(min(cap for *_, cap in looks), max(cap for *_, cap in looks)),
         changes=sum(kind == "cap" and at >= warm for at, kind, _, _ in report.told),
         report=report,
     )
@@ -107,13 +112,14 @@ def mean(seen: Sequence[Seen]) -> Seen:
         return sum(getattr(one, name) for one in seen) / len(seen)
 
     caps = min(one.caps[0] for one in seen), max(one.caps[1] for one in seen)
-    return Seen(of("rate"), of("recomputed"), of("queue"), of("long"), caps, round(of("changes")), seen[0].report)
+    shares = of("recomputed"), of("queue"), of("long"), of("sent")
+    return Seen(of("rate"), *shares, caps, round(of("changes")), seen[0].report)
 
 
 def describe(name: str, seen: Seen) -> None:
     print(
         f"  {name:>8} {seen.rate:6.1f} tok/s  recomputed {seen.recomputed:6.2%}  queue {seen.queue:5.1%} of running, "
-        f"above a quarter {seen.long:5.1%} of the time  at most {seen.caps[0]}-{seen.caps[1]}",
+        f"above a quarter {seen.long:5.1%} of the time, sent {seen.sent:5.1%}  at most {seen.caps[0]}-{seen.caps[1]}",
         flush=True,
     )
 

@@ -4,9 +4,14 @@ The run's files are synthetic, as in bench_resume.py: every prompt but the last 
 index is there. Then lines are added, as a run adds them, with a look after each second's worth. Last, lines are made
 and appended as fast as one core can, with nobody looking and with a monitor that looks every half second.
 
+``run`` is a run as they are: the real loop, streamed, on a server on the loopback interface whose speed bounds it (256
+answers of 200 tokens at once, 50 tokens a second each), alone and with a monitor attached, turn about.
+
 Usage: bench_monitor.py [POSITIONS]   (30,000; the bar is 1,000,000)
+       bench_monitor.py run [ROUNDS]
 """
 
+import json
 import os
 import statistics
 import subprocess
@@ -15,7 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import loopback
 from bench_resume import ANSWER, POSITIONS, PROMPT, make, memory
+from clients import Cost, Job
 
 from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
@@ -27,6 +34,7 @@ from draftmill.watch.stats import RunWatch
 
 LOOKS, EACH = 30, 20  # looks, and lines that come between two of them
 ROUNDS, LINES = 5, 40_000
+AT_ONCE, SERVED, TOKENS, SPEED = 256, 512, 200, 50.0  # of a run that its server bounds
 
 
 def line(n: int, partial: bool = True) -> bytes:
@@ -99,6 +107,47 @@ def attached() -> None:
     )
 
 
+def bounded(rounds: int) -> None:
+    """Runs that their server bounds, alone and beside a monitor, turn about."""
+    alone, beside, watching = [], [], []
+    with loopback.running(length=TOKENS, speed=SPEED) as url:
+        for number in range(rounds):
+            for watched in (False, True)[:: -1 if number % 2 else 1]:
+                cost, spent = served(url, watched)
+                (beside if watched else alone).append(cost)
+                watching += [spent] if watched else []
+    slower = [after.wall / before.wall - 1 for before, after in zip(alone, beside, strict=True)]
+    walls, rate = [cost.wall for cost in alone], SERVED * TOKENS / statistics.median(c.wall for c in alone)
+    noise = (max(walls) - min(walls)) / statistics.median(walls)
+    print(f"{rate:,.0f} tokens a second, {statistics.median(walls):.2f} s a run; alone, runs differ by {noise:.2%}")
+    middle, least, most = statistics.median(slower), min(slower), max(slower)
+    print(f"with a monitor attached it takes {middle:+.2%} time ({least:+.2%} to {most:+.2%})")
+    cpu = [1e6 * statistics.median(c.cpu for c in costs) / SERVED for costs in (alone, beside)]
+    print(f"CPU an answer: the run {cpu[0]:.0f} µs alone, {cpu[1]:.0f} µs beside the monitor, which takes ", end="")
+    print(f"{statistics.median(watching) / statistics.median(walls):.2%} of a core")
+
+
+def served(url: str, watched: bool) -> tuple[Cost, float]:
+    """What a run takes, and the CPU seconds of the monitor that watches it from its first line to its end."""
+    with tempfile.TemporaryDirectory() as place:
+        job = json.dumps(Job(url, SERVED, AT_ONCE, folder=place))
+        command = [sys.executable, Path(__file__).with_name("clients.py"), "draftmill, streamed", job]
+        run = subprocess.Popen(command, stdout=subprocess.PIPE)
+        if not watched:
+            return Cost(**json.loads(run.communicate()[0])), 0.0
+        while not Path(place, "bench", "raw_responses.jsonl").exists():
+            time.sleep(0.01)
+        watcher = subprocess.Popen([sys.executable, __file__, "watch", place], stdout=subprocess.PIPE)
+        assert watcher.stdout
+        watcher.stdout.readline()
+        spent = spent_by(watcher.pid)
+        cost = Cost(**json.loads(run.communicate()[0]))
+        spent = spent_by(watcher.pid) - spent
+        watcher.kill()
+        watcher.communicate()
+        return cost, spent
+
+
 def work(place: Path) -> float:
     """Seconds that it takes to make and append so many lines: partial ones, of the one position that is owed."""
     path = place / "b" / "raw_responses.jsonl"
@@ -131,5 +180,7 @@ if __name__ == "__main__":
             looks(Path(path), int(number))
         case ["watch", path]:
             watch(Path(path))
+        case ["run", *given]:
+            bounded(int(given[0]) if given else ROUNDS)
         case arguments:
             main(int(arguments[0]) if arguments else POSITIONS)

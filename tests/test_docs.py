@@ -41,6 +41,7 @@ from draftmill.render.findings import Code, Concern
 from draftmill.serve.reason import Reason
 from draftmill.sources import formats
 from draftmill.verify.checks import CHECKS
+from draftmill.verify.likeness import Judged
 from draftmill.verify.verification import Result, Shown, Verification
 
 ROOT = Path(__file__).parent.parent
@@ -121,7 +122,7 @@ def test_every_effect_and_verdict_of_a_comparison() -> None:
     assert f"--tolerance {TOLERANCE}" in text
 
 
-@pytest.mark.parametrize("part", [Verification, Result, Shown])
+@pytest.mark.parametrize("part", [Verification, Result, Shown, Judged])
 def test_every_field_of_a_verification(part: type[Verification]) -> None:
     assert set(part.__struct_fields__) - code_words("docs/verify.md") == set()
 

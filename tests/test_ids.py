@@ -1,12 +1,14 @@
 """Ids as text and as numbers."""
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmill import ids
-from draftmill.ids import encode
+from draftmill.ids import GONE, Apart, encode
 
 ANY = st.lists(st.integers(0, 2**32 - 1))
 SOME = ANY.filter(bool)
@@ -31,7 +33,8 @@ def test_are_sequences_like_lists(numbers: list[int], data: st.DataObject) -> No
 def test_largest_and_first(numbers: list[int], token: int) -> None:
     packed = ids.packed(numbers)
     assert packed is not None
-    assert ids.largest(packed) == max(numbers)
+    read = ids.read(msgspec.json.encode(numbers))
+    assert ids.largest(numbers, packed) == ids.largest(read, packed) == max(numbers)
     assert ids.first(packed, numbers[-1]) == numbers.index(numbers[-1])
     assert ids.first(packed, token) == ([*numbers, token].index(token))
 
@@ -52,3 +55,48 @@ def test_numbers_that_are_no_ids_are_read_and_do_not_pack(numbers: list[int]) ->
     read = ids.read(msgspec.json.encode(numbers) if max(numbers) < 2**64 else str(numbers).replace(" ", "").encode())
     assert list(read) == numbers
     assert ids.packed(read) is None
+
+
+class Reply(msgspec.Struct):
+    ids: msgspec.Raw = msgspec.Raw(b"[]")
+    text: str = ""
+    other: object = None
+
+
+REPLY = Apart(Reply, "ids")
+
+
+@given(ANY, st.text(), st.sampled_from(["text", "other"]))
+def test_a_list_is_cut_out_wherever_it_stands(numbers: list[int], text: str, before: str) -> None:
+    said = msgspec.json.encode({before: text, "ids": numbers, "meta": [1]})
+    reply, apart = REPLY.decode(said)
+    assert reply.ids == GONE and list(ids.read(apart)) == numbers
+    assert getattr(reply, before) == text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"ids": [1,2]}',  # with white space: left where it is
+        b'{"text":"a \\"ids\\":[9] b","ids":[1,2]}',  # named in a string
+        b'{"other":{"ids":[9,9]},"ids":[1,2]}',  # another object's
+        b'{"other":{"ids":[[9],[9]]},"ids":[1,2]}',
+    ],
+)
+def test_only_its_own_list_is_taken_for_it(said: bytes) -> None:
+    reply, apart = REPLY.decode(said)
+    assert list(ids.read(ids.text_of(reply.ids, apart))) == [1, 2]
+
+
+def test_no_list_is_none() -> None:
+    assert REPLY.decode(b"{}") == (Reply(), b"")
+
+
+@pytest.mark.parametrize(
+    "said", [b'{"ids":[1,2', b'{"ids":[1,[2]]', b"", b'{"ids":[1],"text":3}', b'{"text":"\xff","ids":[1]}']
+)
+def test_what_is_no_reply_is_refused_as_a_whole(said: bytes) -> None:
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)) as found:
+        REPLY.decode(said)
+    with pytest.raises(type(found.value), match=re.escape(str(found.value))):
+        msgspec.json.decode(said, type=Reply)

@@ -87,7 +87,7 @@ test_engine() {  # name, variable of the URL, server options
     sleep 1
   done
   echo "== $name is ready after $((SECONDS - began)) s"
-  env "$variable=http://127.0.0.1:$port" "$python" -m pytest -m engine -rs "tests/engines/test_${name}_server.py" tests/engines/test_served_run.py ||
+  env "$variable=http://127.0.0.1:$port" "$python" -m pytest -m engine -rs "tests/engines/test_${name}_server.py" tests/engines/test_served_run.py tests/engines/test_replayed.py ||
     { tail -n 20 "$log" >&2; fail "$name does not keep the contract"; }
   stop
   echo "== $name done after $((SECONDS - began)) s"

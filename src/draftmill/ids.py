@@ -7,9 +7,11 @@ that a server sent is the text that the journal keeps.
 import contextlib
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Generic, TypeVar, overload
 
 import msgspec
+
+T = TypeVar("T")
 
 _PLAIN = (
     b"0123456789,"  # of a list of ids without white space or signs: what else stands there is left to a real parser
@@ -18,13 +20,14 @@ _MOST = 1 << 32
 
 
 class Ids(Sequence[int]):
-    """A sequence of ids: ``packed``, and ``text``, the JSON that they were read from, where there is any."""
+    """A sequence of ids: ``packed``; and where they were read from JSON its ``text``, and the ``largest`` of them."""
 
-    __slots__ = ("packed", "text")
+    __slots__ = ("largest", "packed", "text")
 
-    def __init__(self, packed: "array[int]", text: bytes | None = None) -> None:
+    def __init__(self, packed: "array[int]", text: bytes | None = None, largest: int | None = None) -> None:
         self.packed = packed
         self.text = text
+        self.largest = largest
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -56,9 +59,38 @@ def read(raw: bytes) -> Sequence[int]:
 
         with contextlib.suppress(ValueError):  # no JSON, says the parser below
             numbers = np.fromstring(inner, np.uint64, sep=",")  # larger ones come out as the largest
-            if np.maximum.reduce(numbers) < _MOST:
-                return Ids(array("I", numbers.astype(np.uint32).tobytes()), raw)
+            if (most := int(np.maximum.reduce(numbers))) < _MOST:
+                return Ids(array("I", numbers.astype(np.uint32).tobytes()), raw, most)
     return msgspec.json.decode(raw, type=list[int])
+
+
+GONE = msgspec.Raw(b"0")  # stands where a list was cut out
+
+
+class Apart(Generic[T]):
+    """A decoder of JSON with one long list of ids, under ``key``. The list is cut out and never decoded: passing over a
+    thousand ids takes a parser longer than all the rest of a reply."""
+
+    def __init__(self, type: type[T], key: str) -> None:
+        self._decode = msgspec.json.Decoder(type).decode
+        # No string holds it, since there a backslash stands before every quote. Another object may hold such a key:
+        # so whoever decodes looks whether it is its own list that is GONE.
+        self._key = b'"%s":[' % key.encode()
+
+    def decode(self, said: bytes) -> tuple[T, bytes]:
+        """The value, and the text of the list that was cut out; empty where none was. Raises what msgspec raises."""
+        found = said.find(self._key)
+        begin = found + len(self._key) - 1
+        end = said.find(b"]", begin) + 1
+        if found >= 0 and end:
+            with contextlib.suppress(msgspec.DecodeError):  # then the fault is named as it stands in the whole
+                return self._decode(said[:begin] + b"0" + said[end:]), said[begin:end]
+        return self._decode(said), b""
+
+
+def text_of(raw: msgspec.Raw, apart: bytes) -> bytes:
+    """The text of a list as it was decoded, where it may have been cut out."""
+    return apart if apart and raw == GONE else bytes(raw)
 
 
 def packed(ids: Sequence[int]) -> "array[int] | None":
@@ -71,11 +103,13 @@ def packed(ids: Sequence[int]) -> "array[int] | None":
         return None
 
 
-def largest(ids: "array[int]") -> int:
-    """The largest of ids that are there."""
+def largest(ids: Sequence[int], packed: "array[int]") -> int:
+    """The largest of ids that are there, and of the same ``packed``."""
+    if isinstance(ids, Ids) and ids.largest is not None:
+        return ids.largest
     import numpy as np
 
-    return int(np.maximum.reduce(np.frombuffer(ids, np.uint32)))  # `max` of an array goes through Python first
+    return int(np.maximum.reduce(np.frombuffer(packed, np.uint32)))  # `max` of an array goes through Python first
 
 
 def first(ids: "array[int]", token: int) -> int:

@@ -74,7 +74,7 @@ def test_where_it_starts(facts: dict[str, int], prompt: int, cap: int, ceiling: 
         ({"queued": 4}, 40, 40, ""),
         ({"queued": 9, "running": 31}, 40, 34, ""),  # six too many wait: none is sent until they do not
         ({"queued": 90, "in_flight": 130}, 40, 40, ""),
-        ({"running": 5, "in_flight": 6, "binds": False}, 40, 8, ""),  # some may wait even where few run
+        ({"running": 5, "in_flight": 6, "binds": False}, 40, 7, ""),  # one may wait even where few run
         ({"running": 0, "in_flight": 0, "binds": False}, 40, 40, ""),  # nothing says yet what may be too many
         ({"growth": growing(1000, 40), "kv_used": 99_000}, 50, 37, "no request waits"),  # no room
         ({"growth": growing(1000), "kv_used": 100_000, "in_flight": 0}, 50, 1, "no request waits"),  # or all would wait
@@ -88,6 +88,22 @@ def test_what_it_decides(changes: dict[str, Any], cap: int, ceiling: int, reason
     decision = governor().decide(msgspec.structs.replace(CALM, **changes))
     assert (decision.cap, decision.ceiling) == (cap, ceiling)
     assert decision.reason.startswith(reason) and bool(decision.reason) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "look"),
+    [
+        ({}, 2.0),
+        ({"rate": 40.0}, 2.0),
+        ({"rate": 100.0}, 1.25),  # 40 s until all that runs has ended: answers of 100 tokens
+        ({"rate": 1000.0}, 0.5),
+        ({"rate": 1000.0, "draining": True}, 2.0),
+        ({"rate": None}, 2.0),
+    ],
+)
+def test_it_looks_often_where_answers_end_often(changes: dict[str, Any], look: float) -> None:
+    signals = msgspec.structs.replace(CALM, growth=growing(1000), **{"rate": 10.0} | changes)
+    assert governor().decide(signals).look == pytest.approx(look)
 
 
 def test_requests_thrown_back_widen_the_margin_and_tokens_narrow_it() -> None:

@@ -688,7 +688,7 @@ def test_what_must_be_drawn_again_has_a_fixed_seed_and_is_marked(tmp_path: Path)
     engine = ScriptedEngine()
     assert run.run(engine) is Ending.DONE
     (request,) = engine.requests
-    assert request.seed == redraw_seed(0, run.standing()._ids[:16].hex(), 0)
+    assert request.seed == redraw_seed(0, run.standing().ids[:16].hex(), 0)
     (line,) = [line for line in lines(run) if line.get("redrawn")]
     assert line["position"] == 0 and run.standing().redrawn == 1
 

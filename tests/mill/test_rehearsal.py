@@ -175,16 +175,12 @@ def test_no_idle_tail_at_a_fiftieth() -> None:
 
 def test_no_idle_tail_under_the_governor() -> None:
     small = REFERENCE.scaled(1 / 50)
-    fixed, auto = (
-        rehearse(msgspec.structs.replace(small, concurrency=what), limits=Limits(checkpoint=None))
-        for what in (60, "auto")
-    )
+    fixed = rehearse(msgspec.structs.replace(small, concurrency=60), limits=Limits(checkpoint=None))
+    auto = rehearse(msgspec.structs.replace(small, concurrency="auto"))  # hears of answers while they grow
     assert auto.seconds <= 1.05 * fixed.seconds  # 60 is the best number of this mix; the governor has to find it
     assert auto.recomputed <= 0.01
     full = [m for m in auto.timeline if 300 <= m.time <= 0.8 * auto.seconds]
-    # a look may fall on a moment at which many have just ended together: one in twenty is let off
-    assert sorted(m.kv_used for m in full)[len(full) // 20] > 0.75 * 159_277
-    assert sum(m.kv_used for m in full) > 0.8 * 159_277 * len(full)
+    assert min(m.kv_used for m in full) > 0.7 * 159_277
     assert sum(m.queued for m in full) < 0.15 * sum(m.running for m in full)
 
 
@@ -202,12 +198,11 @@ def test_servers_of_two_sizes_are_both_kept_full_and_no_lane_starves() -> None:
             at = [stage.loop.at_engines(i) for i in range(len(scene.datasets))]
             lanes.append((sum(at[:-1]), at[-1]))
 
-    report = rehearse(scene, limits=Limits(checkpoint=None), during=look, kill_at=1400)
+    report = rehearse(scene, during=look, kill_at=1400)
     assert report.recomputed <= 0.01
     steady = slice(15, None)  # 300 s
     for share in zip(*shares[steady], strict=True):
-        # ten answers fill the smaller one: it is emptier at a look now and then, when several have just ended
-        assert sum(share) / len(share) > 0.6 and sorted(share)[len(share) // 20] > 0.3
+        assert sum(share) / len(share) > 0.65 and min(share) > 0.3
     assert all(short >= 5 and long >= 2 for short, long in lanes[steady])  # five long ones fill a third of the cache
 
 

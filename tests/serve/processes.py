@@ -35,7 +35,7 @@ def with_words(*words: str) -> list[int]:
     return found
 
 
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+def until(true: Callable[[], object], seconds: float = 300.0) -> None:
     """Wait for it, and fail where it does not come."""
     end = time.monotonic() + seconds
     while not true():

@@ -91,11 +91,11 @@ def test_a_server_that_is_killed_comes_back_at_its_port(small_model: Path, tmp_p
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
 def test_a_death_of_memory_is_followed_by_less(small_model: Path, tmp_path: Path) -> None:
-    """2,880 MB of KV cache do not fit under the limit, beside the address space of llama.cpp's threads; half does."""
+    """2,880 MB of KV cache do not fit under the limit, beside the address space of llama.cpp's threads; less does."""
     planned = launch(small_model, context=8192, slots=16, command=("prlimit", "--as=7000000000", *SERVER))
 
     async def use(fleet: Fleet) -> None:
-        assert fleet.replicas[0].launch.slots == 8
+        assert fleet.replicas[0].launch.slots in (8, 4)  # how much address space threads take differs
 
     serving(planned, tmp_path, use)
     told = dict(events(tmp_path))

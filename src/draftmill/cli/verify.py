@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from draftmill.cli.options import Json, Only
+from draftmill.cli.replay import replaying
+from draftmill.cli.replay import show as show_replay
 
 if TYPE_CHECKING:
     from draftmill.verify.verification import Result, Verification
@@ -31,6 +33,16 @@ def verify(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run the Python code that the model's tokenizer brings along.")
     ] = False,
+    replay: Annotated[
+        str | None,
+        typer.Option(metavar="ENGINE", help="Have some rows scored by a server's URL, `embedded`, or a .gguf file."),
+    ] = None,
+    replay_rows: Annotated[int | None, typer.Option(min=1, help="How many rows, 64 unless given.")] = None,
+    replay_seed: Annotated[int | None, typer.Option(min=0, help="Which rows are drawn, 0 unless given.")] = None,
+    sampling: Annotated[
+        str | None, typer.Option(help="Of a file: how its rows were sampled, e.g. temperature=0.7,top_p=0.95.")
+    ] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="The variable that holds the server's API key.")] = None,
     json: Json = False,
 ) -> None:
     """Check every row: ids, masks, ends, markers, loops, duplicates, and of a run its prompts, journal and cut.
@@ -40,22 +52,39 @@ def verify(
     loss_mask, whoever wrote it) is held against itself and, with --model,
     against that tokenizer; what cannot be checked there is named.
 
+    With --replay an engine scores some rows, and the verdict says whether
+    they are its own: same model; same model, lower precision; or another
+    model, template or sampler.
+
     Ends with 0 only if nothing is above its threshold. A recipe's verify part
     sets thresholds; docs/verify.md has every check.
 
     Example: draftmill verify runs/kimi
 
     Example: draftmill verify data/rows.jsonl --model models/my-model --threshold loop=0.05
+
+    Example: draftmill verify runs/kimi --replay http://127.0.0.1:30000
     """
     import msgspec
 
     from draftmill.verify import judge, verification
 
     thresholds = _thresholds(threshold or [])
+    given = {"--replay-rows": replay_rows, "--replay-seed": replay_seed, "--sampling": sampling}
+    if replay is None and (alone := [name for name, value in given.items() if value is not None]):
+        raise typer.BadParameter("says something of --replay, which is not given", param_hint=alone[0])
+    asking = replaying(replay, replay_rows, replay_seed, sampling, api_key_env, data) if replay else None
     if (data / "run.yaml").exists():
         if model is not None:
             raise typer.BadParameter("does not apply here: a run has its own", param_hint="--model")
-        done = judge.verify_run(data, only=tuple(only or ()), thresholds=thresholds, workers=workers, tell=_progress())
+        done = judge.verify_run(
+            data,
+            only=tuple(only or ()),
+            thresholds=thresholds,
+            workers=workers,
+            replay=asking,
+            tell=_progress(),
+        )
         if not only:
             verification.write(done, data / _FILE)
     else:
@@ -66,6 +95,7 @@ def verify(
             trust_remote_code=trust_remote_code,
             thresholds=thresholds,
             workers=workers,
+            replay=asking,
             tell=_progress(),
         )
     if json:
@@ -116,6 +146,8 @@ def show(done: "Verification") -> None:
     for lane, (rows, cut) in done.lanes.items():
         label("lane", f"{lane}: {many(rows, 'row')}, {count(cut)} cut by the limit ({cut / max(rows, 1):.0%})")
     _show_not_made(done)
+    if done.replay:
+        show_replay(done.replay)
     if above:
         names = ", ".join(result.name for result in above)
         label("fails", f"{len(above)} of {len(done.checks)} checks found too much: {names}", style="red")

@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from draftmill.errors import RunError, StorageError
-from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.errors import StorageError
+from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.index import entries
 from draftmill.journal.reader import UnknownLine
+from draftmill.ledger import opened as ledger
 from draftmill.ledger.order import ID_BYTES
-from draftmill.ledger.settings import Settings, read_settings
-from draftmill.ledger.standing import Standing, load_standing, read_failures
+from draftmill.ledger.settings import Settings
+from draftmill.ledger.standing import Standing, read_failures
 from draftmill.recipe import Dataset, Recipe
 from draftmill.records import Finish
 
@@ -83,25 +84,15 @@ _asked = msgspec.json.Decoder(Asked)
 
 def open_run(path: Path, only: tuple[str, ...] = ()) -> OpenedRun:
     """Raises RunError where there is no run, StorageError for files that cannot be read."""
-    folder = RunFolder(path)
-    settings = read_settings(folder)
-    if settings is None:
-        raise RunError(f"{path}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
-    recipe = Recipe.model_validate(settings.recipe)
-    chosen = [d for d in recipe.datasets if folder.dataset(d.name).prompts.exists() and (not only or d.name in only)]
-    datasets = {d.name: _dataset(folder.dataset(d.name), d, settings.vocab_size) for d in chosen}
-    return OpenedRun(path, settings, recipe, _engines(folder.engines), datasets)
+    run = ledger.open_run(path)
+    chosen = [name for name in run.names if not only or name in only]
+    datasets = {name: _dataset(run, name) for name in chosen}
+    return OpenedRun(path, run.settings, run.recipe, _engines(run.folder.engines), datasets)
 
 
-def _dataset(files: DatasetFolder, dataset: Dataset, vocab_size: int) -> OpenedDataset:
-    standing = load_standing(
-        files,
-        samples=dataset.samples,
-        budget=dataset.budget,
-        counts=dataset.budget_counts,
-        vocab_size=vocab_size,
-        worth=_NEVER,
-    )
+def _dataset(run: ledger.OpenedRun, name: str) -> OpenedDataset:
+    files, dataset, vocab_size = run.folder.dataset(name), run.recipe.dataset(name), run.settings.vocab_size
+    standing = run.standing(name, worth=_NEVER)
     offsets = np.array([o for _, turns in standing.counting() for o in turns], np.int64)
     totals = {position: standing.tokens(position) for position, turns in standing.counting() if turns}
     counts: Counter[str] = Counter()

@@ -62,7 +62,7 @@ def check_reply(request: Request, reply: Reply, vocab_size: int) -> str | None:
 def _check_ids(ids: Sequence[int], end: int, stops: set[int], vocab_size: int) -> str | None:
     """Ids of the vocabulary, and none of ``stops`` before ``end``."""
     packed = numbers.packed(ids)
-    if packed is None or (packed and numbers.largest(packed) >= vocab_size):
+    if packed is None or (packed and numbers.largest(ids, packed) >= vocab_size):
         return f"the id {min(ids) if min(ids) < 0 else max(ids)} lies outside the vocabulary of {vocab_size}"
     inside = min((numbers.first(packed, stop) for stop in stops), default=len(ids))
     if inside < end:

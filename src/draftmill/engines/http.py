@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
+from yarl import URL
 
 from draftmill import ids
 from draftmill.engines import faults
@@ -30,6 +32,7 @@ KEPT_SECONDS = {"sglang": 2.0, "vllm": 2.0}
 STREAM_BYTES = 1 << 14
 END_SECONDS = 1.0  # for the end of a stream behind its last event
 CONNECTS_AT_ONCE = 64  # below every server's accept backlog, so that 2,000 requests at once drop no SYN
+_JSON = "application/json"
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}  # a vanished host is noticed in 90 s
 
 
@@ -46,6 +49,7 @@ class Http:
         self._generating: aiohttp.ClientSession | None = None
         self._controlling: aiohttp.ClientSession | None = None
         self._closed = False
+        self._urls: dict[str, URL] = {}
 
     def __repr__(self) -> str:
         return f"Http({self.engine} at {self.name})"
@@ -60,6 +64,16 @@ class Http:
     async def post(self, path: str, body: Mapping[str, Any], reply: type[T], patient: bool = False) -> T:
         """Send JSON. ``patient`` waits as long as the server takes."""
         return self._decode(await self._call("POST", path, ids.encode(body), patient), reply)
+
+    async def ask(self, path: str, body: Mapping[str, Any], reply: ids.Apart[T]) -> tuple[T, bytes]:
+        """Send JSON and wait as long as the server takes. Returns what ``reply`` makes of the answer."""
+        status, said = await self._send("POST", path, ids.encode(body), patient=True)
+        if status != 200:
+            raise faults.of_status(self.engine, self.name, status, self._clean(said))
+        try:
+            return reply.decode(said)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._unreadable(said, error) from None
 
     async def send(self, path: str, body: Mapping[str, Any]) -> None:
         """A control call whose answer says nothing."""
@@ -119,8 +133,9 @@ class Http:
     async def _send(self, method: str, path: str, data: bytes | None, patient: bool) -> tuple[int, bytes]:
         try:
             session = self._session(patient)
-            async with session.request(method, self.url + path, data=data, allow_redirects=False) as response:
-                return response.status, await response.read()
+            body = data and aiohttp.BytesPayload(data, content_type=_JSON)  # else aiohttp looks for its kind every time
+            response = await session.request(method, self._at(path), data=body, allow_redirects=False)
+            return response.status, await response.read()  # which lets go of the connection, however it ends
         except EngineError:
             raise
         except Exception as error:  # the cause is dropped: aiohttp's exceptions carry the request's headers
@@ -130,9 +145,9 @@ class Http:
         """One event of a stream. Raises the same faults as a reply that cannot be read."""
         return self._decode(said, event)
 
-    def ids(self, raw: msgspec.Raw) -> Sequence[int]:
-        """The ids in a reply. Raises the same faults as a reply that cannot be read."""
-        text = bytes(raw)
+    def ids(self, raw: msgspec.Raw, apart: bytes = b"") -> Sequence[int]:
+        """The ids in a reply, or those cut ``apart`` from it. Raises the same faults as a reply that cannot be read."""
+        text = ids.text_of(raw, apart)
         try:
             return ids.read(text)
         except msgspec.DecodeError as error:
@@ -142,18 +157,27 @@ class Http:
         try:
             return msgspec.json.decode(body, type=reply)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            fault = error if isinstance(error, msgspec.DecodeError) else msgspec.DecodeError("invalid UTF-8")
-            raise faults.of_body(self.name, fault, self._clean(body) if quote else b"") from None
+            raise self._unreadable(body if quote else b"", error) from None
+
+    def _unreadable(self, body: bytes, error: msgspec.DecodeError | UnicodeDecodeError) -> EngineError:
+        fault = error if isinstance(error, msgspec.DecodeError) else msgspec.DecodeError("invalid UTF-8")
+        return faults.of_body(self.name, fault, self._clean(body))
 
     def _clean(self, body: bytes) -> bytes:
         return body.replace(self._key.encode(), b"***") if self._key else body
+
+    def _at(self, path: str) -> URL:
+        found = self._urls.get(path)
+        if found is None:
+            found = self._urls[path] = URL(self.url + path)
+        return found
 
     def _session(self, patient: bool) -> aiohttp.ClientSession:
         session = self._generating if patient else self._controlling
         if self._closed:
             raise TransportFault(f"{self.name}: is not used any more: its connections are closed")
         if session is None:
-            headers = {"Content-Type": "application/json"}
+            headers = {"Content-Type": _JSON}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
             kept = KEPT_SECONDS.get(self.engine) if patient else None
@@ -181,11 +205,11 @@ class _PacedConnector(aiohttp.TCPConnector):
         super().__init__(**options)
         self._turn = asyncio.Semaphore(CONNECTS_AT_ONCE)
 
-    async def connect(
+    async def _create_connection(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.connector.Connection:
-        async with self._turn:
-            return await super().connect(req, traces, timeout)
+    ) -> ResponseHandler:
+        async with self._turn:  # not in ``connect``, through which every request goes
+            return await super()._create_connection(req, traces, timeout)
 
 
 class _Lines:

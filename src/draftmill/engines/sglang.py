@@ -11,7 +11,7 @@ from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.engines.streamed import Growing, Pace, Repeating
 from draftmill.errors import EngineError, PromptFault, ReplyFault, SetupFault, TransportFault
-from draftmill.ids import Ids
+from draftmill.ids import Apart, Ids
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
@@ -40,6 +40,9 @@ class _Meta(msgspec.Struct):
 class _Reply(msgspec.Struct):
     meta_info: _Meta
     output_ids: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_REPLY = Apart(_Reply, "output_ids")
 
 
 class _Error(msgspec.Struct):
@@ -277,8 +280,8 @@ class SGLang:
                 if "stream_interval" not in fault.message:
                     raise
                 self._streams = False  # older: an event for each token with all ids so far would cost too much
-        reply = await self._http.post("/generate", body, _Reply, patient=True)
-        return reply.meta_info, self._http.ids(reply.output_ids)
+        reply, apart = await self._http.ask("/generate", body, _REPLY)
+        return reply.meta_info, self._http.ids(reply.output_ids, apart)
 
     async def _streamed(self, body: dict[str, Any], on_ids: OnIds) -> tuple[_Meta, Sequence[int]]:
         stream = _Stream(self._http, Growing(self.name, self._pace), on_ids)

@@ -12,7 +12,7 @@ from draftmill.engines.http import Http
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.engines.streamed import Growing, Pace
 from draftmill.errors import PromptFault, ReplyFault, SetupFault, TransportFault
-from draftmill.ids import Ids
+from draftmill.ids import Apart, Ids
 from draftmill.recipe import Sampling
 from draftmill.records import Finish
 
@@ -46,6 +46,9 @@ class _Usage(msgspec.Struct):
 class _Reply(msgspec.Struct):
     choices: list[_Choice]
     usage: _Usage
+
+
+_REPLY = Apart(_Reply, "token_ids")
 
 
 class _Answer(NamedTuple):
@@ -154,7 +157,7 @@ class VLLM:
         sampling = _sampling(request.sampling, request.limit, request.stop_ids, request.seed)
         parameters = sampling | {"request_id": request.tag}
         if on_ids is None:
-            answer = self._answer(await self._complete(request.prompt_ids, parameters))
+            answer = self._answer(*await self._complete(request.prompt_ids, parameters))
         else:
             call = _Call(self._http, Growing(self.name, self._pace), on_ids)
             pace = {"stream_interval": self._pace.interval(request.tell_every)}  # older servers send every id at once
@@ -215,7 +218,7 @@ class VLLM:
 
     async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
         top = min(top, _MOST_TOP)
-        reply = await self._complete(ids, _sampling(_NEUTRAL, 1, (), None) | {"prompt_logprobs": top})
+        reply, _ = await self._complete(ids, _sampling(_NEUTRAL, 1, (), None) | {"prompt_logprobs": top})
         given = reply.choices[0].prompt_logprobs or []
         if len(given) != len(ids):
             raise ReplyFault(f"{self.name}: {len(given)} log-probabilities for a prompt of {len(ids)} ids")
@@ -238,14 +241,14 @@ class VLLM:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _complete(self, ids: Sequence[int], parameters: dict[str, Any]) -> _Reply:
+    async def _complete(self, ids: Sequence[int], parameters: dict[str, Any]) -> tuple[_Reply, bytes]:
         if self._model is None:
             self._model = (await self._served()).id
         body = {"model": self._model, "prompt": ids, **parameters}
-        reply = await self._http.post("/v1/completions", body, _Reply, patient=True)
+        reply, apart = await self._http.ask("/v1/completions", body, _REPLY)
         if len(reply.choices) != 1:
             raise ReplyFault(f"{self.name}: {len(reply.choices)} answers where one was asked for")
-        return reply
+        return reply, apart
 
     async def _stream(self, call: "_Call", ids: Sequence[int], parameters: dict[str, Any]) -> _Answer:
         if self._model is None:
@@ -258,9 +261,10 @@ class VLLM:
             raise TransportFault(f"{self.name}: the answer ended in its middle, after {len(answer)} ids")
         return _Answer(answer, call.last.finish_reason, call.last.stop_reason, call.usage)
 
-    def _answer(self, reply: _Reply) -> _Answer:
+    def _answer(self, reply: _Reply, apart: bytes) -> _Answer:
         choice = reply.choices[0]
-        return _Answer(self._http.ids(choice.token_ids), choice.finish_reason, choice.stop_reason, reply.usage)
+        ids = self._http.ids(choice.token_ids, apart)
+        return _Answer(ids, choice.finish_reason, choice.stop_reason, reply.usage)
 
     async def _served(self) -> _Model:
         models = (await self._http.get("/v1/models", _Models)).data
@@ -282,7 +286,7 @@ class VLLM:
 
 
 def _sampling(sampling: Sampling, limit: int, stop_ids: tuple[int, ...], seed: int | None) -> dict[str, Any]:
-    return sampling.model_dump() | {
+    return sampling.__dict__ | {
         "max_tokens": limit,
         "min_tokens": 0,
         "n": 1,

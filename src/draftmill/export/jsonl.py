@@ -8,11 +8,10 @@ import msgspec
 from draftmill.errors import RunError, StorageError, UsageFault
 from draftmill.ids import encode
 from draftmill.journal.files import disk_advice, replacing
-from draftmill.journal.folder import DatasetFolder, RunFolder
+from draftmill.journal.folder import DatasetFolder
+from draftmill.ledger.opened import open_run
 from draftmill.ledger.rows import rows
-from draftmill.ledger.settings import read_settings
-from draftmill.ledger.standing import Standing, load_standing, unreadable
-from draftmill.recipe import Recipe
+from draftmill.ledger.standing import Standing, unreadable
 from draftmill.records import Finish, Row
 
 formats = ("jsonl",)
@@ -42,21 +41,17 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
     there is no run, or not one row.
     """
     _refuse_target(run, target)
-    folder = RunFolder(run)
-    settings = read_settings(folder)
-    if settings is None:
-        raise RunError(f"{run}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
-    recipe = Recipe.model_validate(settings.recipe)
-    there = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
-    _refuse_unknown("dataset", only, there)
-    names = only or tuple(name for name in there if name not in settings.left_out)
-    _refuse_unknown("filter", drop, list(FILTERS))
+    opened = open_run(run)
+    names = opened.chosen(only)
+    for filter in drop:
+        if filter not in FILTERS:
+            raise UsageFault(f"no filter {filter!r}; there is {', '.join(FILTERS)}")
     written: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
     notes = [
         f"{name}: is left out, since the recipe has it no more; --only {name} writes it"
-        for name in settings.left_out
-        if name in there and not only
+        for name in opened.settings.left_out
+        if name in opened.names and not only
     ]
     supervised = 0
     try:
@@ -65,14 +60,7 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
         raise StorageError(f"{target}: cannot be written: {error.strerror or error}", disk_advice(error)) from error
     with replacing(target) as temporary, temporary.open("wb", buffering=1 << 20) as file:
         for name in names:
-            dataset, files = recipe.dataset(name), folder.dataset(name)
-            standing = load_standing(
-                files,
-                samples=dataset.samples,
-                budget=dataset.budget,
-                counts=dataset.budget_counts,
-                vocab_size=settings.vocab_size,
-            )
+            files, standing = opened.folder.dataset(name), opened.standing(name)
             notes += _notes(name, files, standing)
             for row in rows(files, standing):
                 if reason := _left_out(row, drop):
@@ -105,9 +93,3 @@ def _notes(name: str, files: DatasetFolder, standing: Standing) -> list[str]:
 
 def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:
     return next((name for name in drop if FILTERS[name](row)), None)
-
-
-def _refuse_unknown(what: str, given: tuple[str, ...], known: list[str]) -> None:
-    for name in given:
-        if name not in known:
-            raise UsageFault(f"no {what} {name!r}; there is {', '.join(known) or 'none'}")

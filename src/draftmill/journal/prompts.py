@@ -73,7 +73,7 @@ class _Head(msgspec.Struct, frozen=True):
     loss_mask: list[int] | None = None
 
 
-_head = msgspec.json.Decoder(_Head)
+_head = ids.Apart(_Head, "prompt_ids")
 _turns = msgspec.json.Decoder(PromptTurns)
 
 
@@ -165,9 +165,9 @@ class Heads:
                 self._file.readline()
         self._next = position + 1
         line, number = self._file.readline(), position + 1
-        head = _decoded(_head, line, self._path, number)
         try:
-            prompt_ids = ids.read(bytes(head.prompt_ids))
+            head, apart = _head.decode(line)
+            prompt_ids = ids.read(ids.text_of(head.prompt_ids, apart))
         except msgspec.DecodeError as error:
             raise _no_prompt(self._path, number, error) from None
         return PromptHead(

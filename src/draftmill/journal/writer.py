@@ -37,7 +37,7 @@ class Appender:
         """Write and sync a group of lines (each without its newline). Raises StorageError."""
         if self._broken:
             raise StorageError(f"{self.path}: an earlier failure left this file in doubt; run the same command again")
-        data = b"".join(line + b"\n" for line in lines)
+        data = b"\n".join([*lines, b""])
         try:
             self._write(data)
         except OSError as error:
@@ -55,9 +55,9 @@ class Appender:
         self._files.close(self._fd)
 
     def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[self._files.write(self._fd, bytes(view)) :]
+        while data:
+            written = self._files.write(self._fd, data)
+            data = data[written:] if written < len(data) else b""
 
     def _cut_back(self) -> None:
         try:

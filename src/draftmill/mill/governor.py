@@ -3,8 +3,9 @@
 Two numbers. The *ceiling* is worked out at every look at the server and holds until the next: no more than a few may
 wait in its queue, and what is in flight must be expected to fit into its KV cache until it has ended, with a margin for
 chance; requests that are thrown back to be computed again widen the margin, tokens generated without that narrow it.
-The *cap* is slow and bounds the ceiling: it grows until more at once generate no faster, since a server that is short
-of arithmetic has no other sign.
+Between two looks each answer that ends is replaced unseen, so that a server whose answers are short is looked at more
+often. The *cap* is slow and bounds the ceiling: it grows until more at once generate no faster, since a server that is
+short of arithmetic has no other sign.
 """
 
 from math import inf, log2
@@ -16,11 +17,14 @@ from draftmill.mill.growth import Growth
 MOST = 2048  # at once at one server, whatever its figures say: a client of 4,000 has been tried, servers have ends
 START = 64  # at the start at most: prefills of hundreds at once have ended servers that hold hundreds well
 _WAIT = 0.1  # of the running requests may wait in the server's queue, so that it is seldom empty
-_FEW = 2  # may wait anyway
+_FEW = 1  # may wait anyway
+_SHORT = 2  # waiting: a queue that does not keep the cap from growing
+LOOK, _SOONEST = 2.0, 0.5  # seconds from one look to the next at most, and at least
+_TURN = 1 / 32  # of what runs may end until then: if the server admits nobody in that time, so many more wait there
 _MARGIN = 2.25  # standard deviations of what the cache will hold are kept free at first,
 _LEAST, _WIDEST = 2.0, 4.0  # at least and at most
 _WIDER = 1.0  # standard deviations more where all that runs is thrown back, and in proportion
-_BACK = 0.008  # of what runs may be thrown back for each cacheful of tokens generated: under 1 % is computed again
+_BACK = 0.011  # of what runs may be thrown back for each cacheful of tokens generated: under 1 % is computed again
 _STEP = 1.25  # the most that the cap grows by at once
 _SETTLE = 20.0  # seconds between two steps up: the generation rate has to tell first what the last one brought
 _CUT = 0.9  # of the cap stays where requests are thrown back by a server that shows no KV cache
@@ -49,11 +53,13 @@ class Signals(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """``ceiling``: the most that may be in flight until the next look. ``reason``: what there is to be told, or ""."""
+    """``ceiling``: the most that may be in flight until the next look, in ``look`` seconds. ``reason``: what there is
+    to be told, or ""."""
 
     cap: int
     ceiling: int
     reason: str = ""
+    look: float = LOOK
 
 
 class Speeds:
@@ -123,7 +129,7 @@ class Governor:
         if not s.draining:
             self._since += s.seconds
             reason = self._learn(s, free) or self._grow(s)
-        return Decision(self.cap, self._ceiling(s, free), reason)
+        return Decision(self.cap, self._ceiling(s, free), reason, _look(s))
 
     def _ceiling(self, s: Signals, free: int | None) -> int:
         more = max(_FEW, int(_WAIT * s.running)) - s.queued if s.in_flight else self.cap
@@ -146,8 +152,15 @@ class Governor:
         if s.rate and s.running and s.running >= 0.8 * s.in_flight and self._since >= 0.6 * _SETTLE:
             self._speeds.note(s.running, s.rate)
         bound = min(self.most, self._speeds.enough())
-        if not s.binds or self._since < _SETTLE or s.queued > _FEW or self.cap + 1 > bound:
+        if not s.binds or self._since < _SETTLE or s.queued > _SHORT or self.cap + 1 > bound:
             return ""
         self._since = 0.0
         self.cap = self.cap + 1 if self._cut else int(min(max(self.cap * _STEP, self.cap + 1), bound))
         return "no request waits in the server's queue" if not s.queued else f"only {s.queued} wait in its queue"
+
+
+def _look(s: Signals) -> float:
+    """Seconds until the next look: by how long it takes until all that runs has ended."""
+    if s.draining or not s.rate:
+        return LOOK
+    return min(LOOK, max(_SOONEST, _TURN * s.running * s.growth.expected() / s.rate))

@@ -39,6 +39,10 @@ class Growth:
         """A kind of answer that may be sent next; all kinds are taken to be as frequent."""
         self._newcomers.append((forecast, prompt))
 
+    def expected(self) -> float:
+        """Tokens of an answer that would be sent next, on average; 0 where none would be."""
+        return sum(forecast.mean() for forecast, _ in self._newcomers) / max(1, len(self._newcomers))
+
     def room(self, free: float, margin: float) -> int:
         """How many more may be sent, or by how many too many there are (then it is negative).
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import msgspec
 
-from draftmill.errors import RunError, UsageFault
-from draftmill.journal.folder import RunFolder
+from draftmill.ledger.opened import open_run
 from draftmill.ledger.order import canonical, conversation_id, rank
-from draftmill.ledger.settings import read_settings
-from draftmill.ledger.standing import load_standing, unreadable
+from draftmill.ledger.standing import unreadable
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, of_recordings, of_run
 from draftmill.mill.target import own_tokenizer, resolve
@@ -41,26 +39,14 @@ class Judged(msgspec.Struct, frozen=True):
 def run(path: Path, *, only: tuple[str, ...], sample: int | None, tell: Tell) -> dict[str, Judged]:
     """The datasets of a run: all rows that count, or the first ``sample`` of the order. Takes no lock and changes
     nothing. Raises UsageFault for an unknown dataset, RunError where there is no run."""
-    folder = RunFolder(path)
-    settings = read_settings(folder)
-    if settings is None:
-        raise RunError(f"{path}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
-    recipe = Recipe.model_validate(settings.recipe)
-    names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
-    for name in only:
-        if name not in names:
-            raise UsageFault(f"no dataset {name!r}; there is {', '.join(names) or 'none'}")
+    opened = open_run(path)
+    folder, settings, recipe = opened.folder, opened.settings, opened.recipe
+    names = opened.chosen(only)
     tokenizer, template = own_tokenizer(folder, settings)
     judged = {}
-    for name in only or names:
+    for name in names:
         dataset, files = recipe.dataset(name), folder.dataset(name)
-        standing = load_standing(
-            files,
-            samples=dataset.samples,
-            budget=dataset.budget,
-            counts=dataset.budget_counts,
-            vocab_size=settings.vocab_size,
-        )
+        standing = opened.standing(name)
         dialect = Dialect(tokenizer, template, recipe.template_of(dataset), custom(recipe.markers))
         dialogue = Dialogue(dialect, tokenizer, dataset.history)
         figure = of_run(files, standing, dialogue, rows=sample, tell=partial(tell, name))

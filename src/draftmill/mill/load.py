@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 import msgspec
 
@@ -9,12 +10,13 @@ from draftmill.engines.protocol import Load
 from draftmill.errors import EngineError
 from draftmill.ids import encode
 from draftmill.mill import clock
+from draftmill.mill.governor import LOOK
 from draftmill.mill.growth import Growth
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.seat import Seat
 
 _EVERY = 10.0  # seconds where every cap is fixed
-_EVERY_GOVERNED = 2.0  # where a governor follows what it sees
+_LINES = 0.9 * LOOK  # seconds between two lines of a server at least, however often its governor looks
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -48,19 +50,23 @@ async def sample_loads(
     """Hand a line for each seat, and one of all datasets, to ``put`` and its load to the seat, again and again, until
     cancelled.
 
-    ``outlook`` is asked for each governed seat, of whose requests so many wait at the server. ``wake`` is called where
-    a seat takes more than before. A fault costs the sample that it comes in.
+    ``outlook`` is asked for each governed seat, of whose requests so many wait at the server, as often as its governor
+    wants to look. ``wake`` is called where a seat takes more than before. A fault costs the sample that it comes in.
     """
+    told = -inf
     while True:
-        governed = any(seat.governor for seat in seats)
-        try:
-            put(encode({"time": clock.wall(), "done": done()}))
-        except Exception as error:  # as below
-            mishaps.hear("run", "what is done could not be told", error)
+        tells = clock.now() - told >= _LINES
+        if tells:
+            told = clock.now()
+            try:
+                put(encode({"time": clock.wall(), "done": done()}))
+            except Exception as error:  # as below
+                mishaps.hear("run", "what is done could not be told", error)
         for seat in list(seats):
             try:
                 load = await _load(seat)
-                put(encode(_line(seat, load)))
+                if tells:
+                    put(encode(_line(seat, load)))
                 seat.progress.seen(clock.now(), load)
                 if load is not None and seat.governor:
                     view, before = outlook(seat, load.queued), seat.ceiling
@@ -69,7 +75,7 @@ async def sample_loads(
                         wake()
             except Exception as error:  # whatever it is, the answers do not depend on it
                 mishaps.hear(seat.engine.name, "its load could not be sampled", error)
-        await asyncio.sleep(_EVERY_GOVERNED if governed else _EVERY)
+        await asyncio.sleep(min((seat.look for seat in seats if seat.governor), default=_EVERY))
 
 
 async def _load(seat: Seat) -> Load | None:

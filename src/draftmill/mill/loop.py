@@ -99,7 +99,8 @@ class Loop:
         self.paused = False
         self.clamped = 0
         self._lanes = [LaneQueue(name, _cap(lane.concurrency)) for name, lane in lanes.items()]
-        self._stop_ids = stop_ids
+        self._lane_of = {lane.name: lane for lane in self._lanes}
+        self._stop_ids = tuple(dict.fromkeys(stop_ids))
         self._limits = limits
         self._tell = tell
         self._load_log = load_log
@@ -169,9 +170,8 @@ class Loop:
 
     def set_cap(self, lane: str, concurrency: Concurrency) -> None:
         """Change the most that a lane has at the engines; what is there already stays."""
-        for queue in self._lanes:
-            if queue.name == lane:
-                queue.cap = _cap(concurrency)
+        if queue := self._lane_of.get(lane):
+            queue.cap = _cap(concurrency)
         self._wake.set()
 
     def join(self, seat: Seat) -> None:
@@ -351,7 +351,7 @@ class Loop:
             prompt_ids=ids,
             limit=limit,
             sampling=stream.sampling,
-            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)),
+            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)) if seat.own_stops else self._stop_ids,
             tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
             seed=seed,
             tell_every=min(max(self._limits.checkpoint or 1.0, len(self._calls) / _HEARD), _TELL_SECONDS),
@@ -391,8 +391,7 @@ class Loop:
         return {s.name: Done(s.answers, s.failed, s.tokens, *map(round, s.outlook())) for s in self.streams}
 
     def _lane(self, work: Work) -> LaneQueue:
-        name = self.streams[work.dataset].lane_of(work.prompt)
-        return next(lane for lane in self._lanes if lane.name == name)
+        return self._lane_of[self.streams[work.dataset].lane_of(work.prompt)]
 
     async def _sleep(self) -> None:
         """Until something happens, a pause is over, or a second has passed (a full server is not announced)."""

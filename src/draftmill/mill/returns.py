@@ -103,12 +103,13 @@ class Returns:
             ended = stream.dialogue.answered(talk, ids, list(completion.output_ids), completion.finish_reason)
             completion = replace(completion, more=ended is None, ended=ended)
         line = encode(completion)
-        completion = replace(completion, output_ids=[])  # they stand in the line, which may wait for a slow disk
+        # nothing with ids waits for a slow disk but the line: neither these nor those of the prompt, where it is done
+        completion, goes_on = replace(completion, output_ids=[]), call if completion.more else None
 
         def durable() -> None:
             stream.answered(completion)
-            if completion.more:
-                self._errand(self._next_turn(call))
+            if goes_on:
+                self._errand(self._next_turn(goes_on))
             self._ears.wake()
 
         self._put(stream.journal, line, durable)

@@ -9,7 +9,7 @@ import msgspec
 from draftmill.engines.protocol import Engine, Identity, Load, Request
 from draftmill.errors import CapacityFault, EngineError, SetupFault, TransportFault
 from draftmill.mill import clock
-from draftmill.mill.governor import Decision, Governor, Signals
+from draftmill.mill.governor import LOOK, Decision, Governor, Signals
 from draftmill.mill.growth import Growth
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.progress import Progress
@@ -52,6 +52,7 @@ class Seat:
         self.last_fault = ""
         self._ceiling = float(self.cap)
         self._governed = self.cap  # the governor's ceiling until its next look
+        self.look = LOOK  # in so many seconds
         self._full_until = 0.0
         self._sampled: tuple[float, int] | None = None  # when, and the server's count of preemptions then
         self._tell = tell
@@ -117,7 +118,7 @@ class Seat:
 
     def _follow(self, decision: Decision) -> None:
         refused = self._ceiling < self.cap  # then it rises by the answers that come, as before
-        self.cap, self._governed = decision.cap, decision.ceiling
+        self.cap, self._governed, self.look = decision.cap, decision.ceiling, decision.look
         self._ceiling = min(self._ceiling, self.cap) if refused else float(self.cap)
         if decision.reason:
             self._tell("cap", self.engine.name, f"{self.ceiling} at once: {decision.reason}")

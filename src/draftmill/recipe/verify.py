@@ -33,6 +33,7 @@ THRESHOLDS: dict[str, float] = {
     "row-missing": 0,
     "beyond-cut": 0,
     "row-order": 0,
+    "position-order": 0,
     "prompt-rendered": 0,
     "prompts-changed": 0,
     "tokenizer-changed": 0,
@@ -54,6 +55,15 @@ THRESHOLDS: dict[str, float] = {
     "language-drift": 0,
     "owed": 0,
     "marker-coverage": 0,
+    "replay-likelihood": 0,
+    "replay-unlisted": 0,
+    "replay-start": 0,
+    "replay-cut": 0.001,
+    "replay-row": 0,
+    "replay-re-tokenised": 0,
+    "replay-greedy": 0,
+    "replay-precision": 0,
+    "replay-divergence": 0,
 }
 
 

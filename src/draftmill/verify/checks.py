@@ -20,13 +20,14 @@ class Severity(StrEnum):
 
 
 class Needs(StrEnum):
-    """What a check is made of: the ids and masks of rows, the model's tokenizer beside them, how each answer ended, or
-    the whole run."""
+    """What a check is made of: the ids and masks of rows, the model's tokenizer beside them, how each answer ended, the
+    whole run, or an engine that scores rows."""
 
     IDS = "ids and masks"
     MODEL = "the model's tokenizer"
     FINISH = "how each answer ended (`finish_reason`)"
     RUN = "the run"
+    ENGINE = "an engine (`--replay`)"
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -45,7 +46,8 @@ class Check(msgspec.Struct, frozen=True):
 
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-_IDS, _MODEL, _FINISH, _RUN = Needs.IDS, Needs.MODEL, Needs.FINISH, Needs.RUN
+_IDS, _MODEL, _FINISH, _RUN, _ENGINE = Needs.IDS, Needs.MODEL, Needs.FINISH, Needs.RUN, Needs.ENGINE
+_OTHER = "find out what was served, with which template and sampling, and generate the rows again"
 _REBUILD = "delete tokenized_data.jsonl and rows.json, and start the run again: rows are built anew from the journal"
 _MASK = "mend what wrote the mask; it begins with the first generated id"
 
@@ -116,6 +118,13 @@ CHECKS = {
         Check("beyond-cut", _E, _RUN, "a row that does not count: behind the cut, or unknown", _REBUILD),
         Check("row-order", _E, _RUN, "rows do not stand in the order of positions", _REBUILD),
         Check(
+            "position-order",
+            _E,
+            _RUN,
+            "positions do not follow the hash of seed and id",
+            "the prompts were put in another order, or the seed was changed: the rows that count are no fair sample",
+        ),
+        Check(
             "prompt-rendered",
             _E,
             _RUN,
@@ -177,6 +186,41 @@ CHECKS = {
             _MODEL,
             "markers that a draft vocabulary of 32k by frequency would leave out",
             "force them into the draft vocabulary",
+        ),
+        Check(
+            "replay-likelihood",
+            _E,
+            _ENGINE,
+            "answers are likelier, or less likely, than this engine's would be",
+            _OTHER,
+        ),
+        Check(
+            "replay-unlisted", _E, _ENGINE, "ids that are none of the engine's likeliest, too many or too few", _OTHER
+        ),
+        Check("replay-start", _E, _ENGINE, "answers do not begin as this engine's would behind these prompts", _OTHER),
+        Check("replay-cut", _E, _ENGINE, "ids that top-k, top-p or min-p would not have let through", _OTHER),
+        Check("replay-row", _E, _ENGINE, "a row that by itself is none of this engine's", _OTHER),
+        Check(
+            "replay-re-tokenised",
+            _E,
+            _ENGINE,
+            "words are cut as the tokenizer cuts them where the model would have cut some otherwise",
+            "the answers went through text: generate them again as ids",
+        ),
+        Check("replay-greedy", _E, _ENGINE, "greedy ids that are far from this engine's likeliest", _OTHER),
+        Check(
+            "replay-precision",
+            _W,
+            _ENGINE,
+            "what lower precision makes of the same model, and chance does not",
+            "was another quantisation or KV cache type served? `draftmill compare` measures what it does",
+        ),
+        Check(
+            "replay-divergence",
+            _N,
+            _ENGINE,
+            "a greedy answer that comes out otherwise when generated again",
+            "near-ties are usual",
         ),
     )
 }

@@ -62,7 +62,8 @@ class _Answer(msgspec.Struct):
 
 @dataclass
 class Sent:
-    """What was sent and what came: ``answer`` is None where the row was passed through, whose ``mask`` is its own."""
+    """What was sent and what came: ``answer`` is None where the row was passed through, whose ``mask`` is its own.
+    ``astray`` is the id in the journal's line where that is not the prompt's."""
 
     id: str
     lane: str
@@ -75,6 +76,7 @@ class Sent:
     mask: Mask | None
     finish: str | None = None
     limit: int | None = None
+    astray: str = ""
 
 
 @dataclass
@@ -107,6 +109,7 @@ class Files:
             None,
             answer.finish_reason,
             answer.limit,
+            answer.id if answer.id != prompt.id else "",
         )
 
     def close(self) -> None:

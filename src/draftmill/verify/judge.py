@@ -15,20 +15,22 @@ from typing import Any
 import numpy as np
 
 from draftmill import __version__
-from draftmill.errors import RunError, SourceError, StorageError, UsageFault
-from draftmill.journal.folder import DatasetFolder, RunFolder
-from draftmill.ledger.settings import Settings, read_settings
-from draftmill.ledger.standing import Standing, load_standing
-from draftmill.recipe import Recipe
+from draftmill.errors import RunError, SourceError, StorageError
+from draftmill.journal.folder import DatasetFolder
+from draftmill.ledger.opened import OpenedRun, open_run
+from draftmill.ledger.settings import Settings
+from draftmill.ledger.standing import Standing
 from draftmill.render.markers import Custom, custom
 from draftmill.verify import whole as wholes_
 from draftmill.verify.checks import CHECKS, Needs
 from draftmill.verify.examine import Examiner, Found, Plan
 from draftmill.verify.habits import Habits, learn, pairs_of
 from draftmill.verify.journaled import Ledgered, key
+from draftmill.verify.likeness import Judged
 from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
+from draftmill.verify.replaying import Replaying, asked_of, pick, replayed
 from draftmill.verify.verification import Verification, results
 from draftmill.verify.whole import Whole
 
@@ -61,24 +63,18 @@ def verify_run(
     only: tuple[str, ...] = (),
     thresholds: dict[str, float] | None = None,
     workers: int | None = None,
+    replay: Replaying | None = None,
     tell: Tell = _quiet,
 ) -> Verification:
     """Verify the rows of a run against themselves, its prompts and its journal. Takes no lock and changes nothing.
 
-    Raises UsageFault for an unknown dataset, RunError where there is no run or no row, StorageError for files that
-    cannot be read.
+    ``replay`` asks an engine about some of them. Raises UsageFault for an unknown dataset, RunError where there is no
+    run or no row, StorageError for files that cannot be read, EngineError where the engine cannot be asked.
     """
     began = time.perf_counter()
-    folder = RunFolder(path)
-    settings = read_settings(folder)
-    if settings is None:
-        raise RunError(f"{path}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
-    recipe = Recipe.model_validate(settings.recipe)
-    names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
-    for name in only:
-        if name not in names:
-            raise UsageFault(f"no dataset {name!r}; there is {', '.join(names) or 'none'}")
-    chosen = only or tuple(name for name in names if name not in settings.left_out)
+    opened = open_run(path)
+    folder, settings, recipe = opened.folder, opened.settings, opened.recipe
+    chosen = opened.chosen(only)
     chosen = tuple(name for name in chosen if folder.dataset(name).rows.exists())
     if not chosen:
         raise RunError(f"{path}: there is no row to verify", "generate some first with `draftmill run`")
@@ -89,7 +85,7 @@ def verify_run(
     samples = {name: _sample(folder.dataset(name).rows) for name in chosen}
     mixed = zip_longest(*(found for found, _ in samples.values()))
     pairs = pairs_of(row for together in mixed for row in together if row)
-    jobs = [_of_run(folder, settings, recipe, name, samples[name], pairs) for name in chosen]
+    jobs = [_of_run(opened, name, samples[name], pairs) for name in chosen]
     wholes = _examined(jobs, workers, tell)
     for job, whole in zip(jobs, wholes, strict=True):
         _with_run(job, whole, folder.dataset(job.name), settings)
@@ -97,7 +93,22 @@ def verify_run(
     not_made = {"unfinished": "the run knows how each answer ended (finish-reason)"}
     if pairs is None:
         not_made["foreign-ids"] = _FEW
-    return _judged(str(path), jobs, wholes, limits, not_made, began)
+    asked = []
+    for job in jobs if replay else ():
+        drawn = pick(job.file, max(1, replay.rows // len(jobs)), replay.seed) if replay else []
+        own = [(at, row) for at, row in drawn if row.finish is not None]  # what was passed through nobody generated
+        asked += asked_of(job.name, own, recipe.sampling_of(recipe.dataset(job.name)))
+    judged = replayed(
+        replay,
+        asked,
+        tuple(settings.stop_ids),
+        settings.vocab_size,
+        wholes,
+        jobs[0].model,
+        not_made,
+        folder.engines,
+    )
+    return _judged(str(path), jobs, wholes, limits, not_made, began, judged)
 
 
 def verify_file(
@@ -107,9 +118,11 @@ def verify_file(
     trust_remote_code: bool = False,
     thresholds: dict[str, float] | None = None,
     workers: int | None = None,
+    replay: Replaying | None = None,
     tell: Tell = _quiet,
 ) -> Verification:
-    """Verify a file of rows, whoever wrote it. ``model`` is a directory, a hub id or a ``.gguf`` file.
+    """Verify a file of rows, whoever wrote it. ``model`` is a directory, a hub id or a ``.gguf`` file; ``replay`` asks
+    an engine about some of them.
 
     Raises SourceError for a file that holds no rows, RenderError for a model that cannot be loaded.
     """
@@ -130,17 +143,15 @@ def verify_file(
         loaded,
     )
     wholes = _examined([job], workers, tell)
-    return _judged(str(path), [job], wholes, thresholds or {}, _not_made(wholes[0], habits, loaded), began)
+    not_made = _not_made(wholes[0], habits, loaded)
+    asked = asked_of(job.name, pick(path, replay.rows, replay.seed), replay.sampling) if replay else []
+    stops = tuple(np.flatnonzero(habits.flags & STOP).tolist())
+    judged = replayed(replay, asked, stops, habits.vocab_size, wholes, loaded, not_made)
+    return _judged(str(path), [job], wholes, thresholds or {}, not_made, began, judged)
 
 
-def _of_run(
-    folder: RunFolder,
-    settings: Settings,
-    recipe: Recipe,
-    name: str,
-    sampled: tuple[list[Row], int],
-    pairs: Pairs | None,
-) -> _Job:
+def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs: Pairs | None) -> _Job:
+    folder, settings, recipe = opened.folder, opened.settings, opened.recipe
     dataset, files = recipe.dataset(name), folder.dataset(name)
     spec = ModelSpec(
         str(folder.tokenizer.resolve()),
@@ -152,13 +163,7 @@ def _of_run(
     model = shared(spec)
     unsealed = folder.dataset(name)
     unsealed.prompts_seal = files.path / ".no-seal"  # whether it holds is a check of its own, and stops nothing
-    standing = load_standing(
-        unsealed,
-        samples=dataset.samples,
-        budget=dataset.budget,
-        counts=dataset.budget_counts,
-        vocab_size=settings.vocab_size,
-    )
+    standing = opened.standing(name, unsealed)
     counting = [
         (key(position, turn), offset)
         for position, offsets in standing.counting()
@@ -192,6 +197,7 @@ def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings)
     assert standing and ledgered and model
     wholes_.against_ledger(whole, ledgered.keys)
     wholes_.by_position(whole, ledgered.keys)
+    wholes_.by_rank(whole, standing.ids, int(settings.recipe["seed"]))
     for check in ("prompts-changed", "tokenizer-changed", "length-by-position"):
         tally.look(check)
     if files.prompts_seal.exists():
@@ -219,6 +225,7 @@ def _judged(
     thresholds: dict[str, float],
     not_made: dict[str, str],
     began: float,
+    judged: Judged | None,
 ) -> Verification:
     model = jobs[0].model
     wholes_.repeated(wholes)
@@ -261,6 +268,7 @@ def _judged(
         coverage={str(size): round(share, 6) for size, share in wholes_.coverage(counts, forced).items()},
         lanes=lanes,
         markers=len(forced),
+        replay=judged,
     )
 
 

@@ -97,6 +97,12 @@ def parts(path: Path, size: int = PART_BYTES) -> Iterator[Part]:
 
 def rows(part: Part) -> Iterator[Row]:
     """The rows of a part, one for every line that is not blank."""
+    for line in unread(part):
+        yield line if isinstance(line, Row) else read(line)
+
+
+def unread(part: Part) -> Iterator[bytes | Row]:
+    """The same as lines that nobody has read yet, where the file has such."""
     if part.path.suffix.lower() == ".parquet":
         yield from _parquet_rows(part)
         return
@@ -107,7 +113,7 @@ def rows(part: Part) -> Iterator[Row]:
             data = file.read(part.end - part.start)
     for line in data.splitlines():
         if line.strip():
-            yield read(line)
+            yield line
 
 
 def read(line: bytes) -> Row:

@@ -7,6 +7,7 @@ import msgspec
 
 from draftmill.journal.files import replacing
 from draftmill.verify.checks import CHECKS, Severity, passes
+from draftmill.verify.likeness import Judged
 from draftmill.verify.model import Model
 from draftmill.verify.tally import Example
 from draftmill.verify.whole import Whole
@@ -39,7 +40,8 @@ class Result(msgspec.Struct, frozen=True):
 
 class Verification(msgspec.Struct, frozen=True):
     """What was verified, and what came of it. ``not_made`` says why by the name of a check. ``coverage`` is the share
-    of supervised tokens in a draft vocabulary of each size, markers included. ``lanes`` has rows and cut ones."""
+    of supervised tokens in a draft vocabulary of each size, markers included. ``lanes`` has rows and cut ones.
+    ``replay`` is what an engine said of some rows, where one was asked."""
 
     draftmill: str
     source: str
@@ -53,6 +55,7 @@ class Verification(msgspec.Struct, frozen=True):
     coverage: dict[str, float]
     lanes: dict[str, list[int]]
     markers: int = 0
+    replay: Judged | None = None
 
 
 def results(
@@ -103,7 +106,18 @@ def write(verification: Verification, path: Path) -> None:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(verification), indent=2) + b"\n")
 
 
-_OF_THE_WHOLE = ("row-missing", "length-by-position", "length-drift", "language-drift", "owed", "prompts-changed")
+_OF_THE_WHOLE = (
+    *("row-missing", "length-by-position", "length-drift", "language-drift", "owed", "prompts-changed"),
+    "position-order",
+    *(
+        "replay-likelihood",
+        "replay-unlisted",
+        "replay-start",
+        "replay-re-tokenised",
+        "replay-greedy",
+        "replay-precision",
+    ),
+)
 
 
 def _shown(example: Example, file: Path, model: Model | None, name: str) -> Shown:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from draftmill.ledger.order import ID_BYTES, rank
 from draftmill.verify.examine import Found
 from draftmill.verify.journaled import Places
 from draftmill.verify.tally import Tally
@@ -96,6 +97,15 @@ def against_ledger(whole: Whole, keys: Places) -> None:
     own = set(whole.column(5).tolist())
     for row, hash, ids in whole.pairs:
         tally.hit("swapped-answer" if hash in own else "row-answer", row, ids)
+
+
+def by_rank(whole: Whole, ids: bytes, seed: int) -> None:
+    """The order of positions is that of a hash of seed and id, worked out anew."""
+    places = range(0, len(ids), ID_BYTES)
+    ranks = np.array([rank(seed, ids[at : at + ID_BYTES].hex()) for at in places], np.uint64)
+    whole.tally.look("position-order", len(ranks))
+    for at in np.flatnonzero(ranks[1:] < ranks[:-1]).tolist():
+        whole.tally.hit("position-order", 0, remark=f"position {at + 1} has a lower hash than the one before")
 
 
 def by_position(whole: Whole, keys: Places) -> None:

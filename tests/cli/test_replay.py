@@ -1,0 +1,91 @@
+"""``draftmill verify --replay`` on the embedded engine."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftmill.engines.llamacpp import LlamaCpp
+from draftmill.engines.protocol import Request
+from draftmill.recipe import Sampling
+from draftmill.render import tokenizer as tokenizers
+from tests.cli.command import KEY, in_process, write_jsonl
+from tests.conftest import EmbeddedServer
+from tests.verify.test_corruptions import Clean, clean  # noqa: F401  a fixture of the session
+
+CHATS = ("Tell me about {}.", "Write a poem about {}.")
+THINGS = ("tea", "rust", "fog", "chess")
+
+
+@pytest.mark.embedded
+def test_a_runs_own_engine_finds_its_rows_its_own(
+    clean: Clean,  # noqa: F811
+    embedded_server: EmbeddedServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(KEY, embedded_server.key)
+    done = in_process("verify", clean.run, "--only", "facts", "--replay", embedded_server.url, "--replay-rows", "10")
+    assert "verdict    same model" in done.stderr, done.stderr
+    assert "none of the likeliest, should be" in done.stderr and "replay-" not in done.stderr.split("fails")[-1]
+
+
+@pytest.mark.embedded
+def test_rows_of_another_temperature_and_greedy_ones(
+    tmp_path: Path, tokenizer_folder: Path, embedded_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = tokenizers.load(str(tokenizer_folder))
+    asks = [f"<|im_start|>user\n{c.format(t)}<|im_end|>\n<|im_start|>assistant\n" for c in CHATS for t in THINGS]
+    prompts = tokenizer.encode(asks)
+
+    async def rows(temperature: float, limit: int) -> list[dict[str, Any]]:
+        engine: LlamaCpp = embedded_server.client()
+        sampling = Sampling(temperature=temperature)
+        asked = [Request(p, limit, sampling, (2, 0), f"r{n}", seed=n) for n, p in enumerate(prompts)]
+        replies = await asyncio.gather(*map(engine.generate, asked))
+        await engine.close()
+        return [
+            {"input_ids": p + list(r.output_ids), "loss_mask": [0] * len(p) + [1] * len(r.output_ids)}
+            for p, r in zip(prompts, replies, strict=True)
+        ]
+
+    monkeypatch.setenv(KEY, embedded_server.key)
+    there = ("--replay", embedded_server.url, "--api-key-env", KEY, "--json")
+    hot = write_jsonl(tmp_path / "hot.jsonl", asyncio.run(rows(2.0, 26)))
+    found = json.loads(in_process("verify", hot, *there).stdout)
+    assert found["replay"]["verdict"] == "another model, template or sampler"
+    assert {c["name"] for c in found["checks"] if c["above"]} >= {"replay-likelihood", "replay-unlisted"}
+    assert found["not_made"]["replay-greedy"] == "no row was sampled at temperature 0"
+    greedy = write_jsonl(tmp_path / "greedy.jsonl", asyncio.run(rows(0.0, 26)))
+    found = json.loads(in_process("verify", greedy, *there, "--sampling", "temperature=0").stdout)
+    assert found["replay"]["verdict"] in ("same model", "same model, lower precision"), found["replay"]  # slots differ
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--replay", "nonsense"], "is neither a server's URL nor `embedded` nor a .gguf file"),
+        (["--replay", "embedded"], "nobody says which model the embedded engine has"),
+        (["--replay", "http://h:1", "--sampling", "heat=1"], "is not like temperature=0.7,top_p=0.95"),
+        (["--replay-rows", "3"], "says something of --replay, which is not given"),
+    ],
+)
+def test_what_cannot_be_replayed(tmp_path: Path, args: list[str], said: str) -> None:
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": [1, 2, 3], "loss_mask": [0, 1, 1]}])
+    done = in_process("verify", rows, *args)
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
+
+
+def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": [1, 2, 3], "loss_mask": [0, 1, 1]}])
+    done = in_process("verify", rows, "--replay", "http://127.0.0.1:9")
+    assert done.returncode == 1 and done.stderr.startswith("error: http://127.0.0.1:9"), done.stderr
+
+
+def test_rows_under_a_penalty_are_not_judged(tmp_path: Path) -> None:
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": [1, 2, 3], "loss_mask": [0, 1, 1]}])
+    done = in_process(
+        "verify", rows, "--replay", "http://127.0.0.1:9", "--sampling", "repetition_penalty=1.1", "--json"
+    )
+    assert json.loads(done.stdout)["not_made"]["replay-row"].startswith("penalties look at the ids before")
