@@ -1,4 +1,4 @@
-"""What other types of KV cache and of weights change of what the small model says: the table of docs/compare.md.
+"""What other types of KV cache and of weights change of what the small model says.
 
 A is the embedded engine as it is (Q4_1 weights, f16 KV); B is the same in each of the settings below, the first of them
 nothing else than A once more. Every one is compared as `draftmill compare` does.
@@ -24,11 +24,11 @@ SHAPE = {"kind": "embedded", "slots": 4, "context": 768, "threads": 2}
 SETTINGS: dict[str, dict[str, str]] = {
     "f16 KV, again": {},
     "KV q8_0": {"kv": "q8_0"},
-    "KV q5_1": {"kv": "q5_1"},
     "KV q4_0": {"kv": "q4_0"},
+    "weights Q4_0": {"weights": "q4_0"},
+    "KV q5_1": {"kv": "q5_1"},
     "weights Q8_0": {"weights": "q8_0"},
     "weights Q5_1": {"weights": "q5_1"},
-    "weights Q4_0": {"weights": "q4_0"},
 }
 
 

@@ -18,7 +18,7 @@ from tests.cli.command import questions
 
 pytestmark = pytest.mark.embedded
 
-PROMPTS, TOKENS = 8, 4  # few: the engine scores an id a call
+PROMPTS, TOKENS = 8, 3  # few: the engine scores an id a call
 TOLERANCE = (
     0.07  # between the types that are compared; so short an answer of so small a model differs by more than most
 )
@@ -36,7 +36,7 @@ def compared(tokenizer_folder: Path, small_model: Path) -> Callable[..., Compari
         pass
 
     def setting(**options: str) -> Setting:
-        spec = EngineSpec.model_validate({"kind": "embedded", "slots": 4, "context": 256, **options})
+        spec = EngineSpec.model_validate({"kind": "embedded", "slots": 2, "context": 256, **options})
         return of_spec(str(options), spec, small_model, nothing)
 
     def run(**options: str) -> Comparison:
