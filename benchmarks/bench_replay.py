@@ -33,18 +33,18 @@ from draftmill.verify.likeness import TIE
 
 RETYPE = Path(__file__).parent.parent / "scripts/engines/retype_gguf.py"
 FORMS = {
-    "F16": ("F16",),
-    "BF16": ("BF16",),
-    "Q8_0": ("Q8_0",),
     "Q4_1": (),
-    "Q5_1, quantised anew": ("Q5_1",),
-    "Q4_0, quantised anew": ("Q4_0",),
-    "moved 1 %": ("F32", "0.01"),
     "moved 2 %": ("F32", "0.02"),
+    "Q8_0": ("Q8_0",),
+    "BF16": ("BF16",),
+    "Q5_1, quantised anew": ("Q5_1",),
     "moved 5 %": ("F32", "0.05"),
+    "Q4_0, quantised anew": ("Q4_0",),
     "moved 10 %": ("F32", "0.1"),
+    "moved 1 %": ("F32", "0.01"),
+    "F16": ("F16",),
 }
-LISTED, SHOWN, LENGTH = 200, 20, 40
+LISTED, SHOWN, LENGTH = 100, 20, 40
 THINGS = ("tea", "a glacier", "rust", "a violin", "fog", "chess", "bread", "a comet", "moss", "iron")
 ASKS = ("Tell me about {}.", "Write a short poem about {}.", "Write a Python class for {}.")
 

@@ -35,6 +35,7 @@ THINGS = (
     "a parrot",
     "time",
 )
+THINGS += ("a bridge", "salt", "wind", "a clock")
 ASKS = ("Tell me about {}.", "Write a short poem about {}.", "Write a Python class for {}.")
 # words are cut otherwise than by the tokenizer in five of a thousand ids then, at temperature 1 a third as often
 WARM = {"temperature": 1.5}
@@ -65,7 +66,7 @@ def own(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Own
     folder = tmp_path_factory.mktemp("own")
     url = next(os.environ[name] for name in URLS if name in os.environ)
     datasets = [
-        {"name": "plain"},
+        {"name": "plain", "samples": 36},
         {"name": "warm", "sampling": WARM, "lane": "long"},
         {"name": "hot", "sampling": HOT, "samples": 18},
         {"name": "greedy", "sampling": GREEDY, "samples": 18},
@@ -150,7 +151,7 @@ def test_other_weights(
         gguf = tmp_path / "moved.gguf"
         subprocess.run([sys.executable, SCRIPTS / "retype_gguf.py", small_model, gguf, "F32", moved], check=True)
     engine = {"kind": "embedded", "gguf": str(gguf), "slots": 4, "context": 512}
-    datasets = [{"name": "plain"}, {"name": "greedy", "sampling": GREEDY, "samples": 18}]
+    datasets = [{"name": "plain", "samples": 36}, {"name": "greedy", "sampling": GREEDY, "samples": 18}]
     asked = recipe(tmp_path, tokenizer_folder, engine, datasets)
     done = draftmill("run", asked, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ from draftmill.verify.tally import Tally
 
 SURE = 4.0  # standard errors
 ODDS = float(np.log(1e6))  # that a single row is not its sampler's
+CUTS = float(np.log(1000))  # odds that as many words as are missing are missing by chance
 SURPLUS = 0.05  # nats an id by which lower precision moves the mean log-probability, at most
 SHARE = 0.02  # of the ids that it moves in or out of the listed ones, at most
 GAP = 0.02  # nats that greedy ids of lower precision lie below the likeliest, on average and at most
@@ -30,6 +31,7 @@ MANY_CUT = 0.1  # of a row's ids that lie beyond that border
 WORST_GAP = 2.0  # nats that one of them does
 TIE = 0.02  # nats below which rounding decides between two ids
 START = 4  # ids of an answer that depend the most on how its prompt was rendered
+FEW = 100  # of them below which their sum is no normal one yet
 FEWEST = 200  # ids below which a verdict would say nothing
 EVERYTHING = "all together"
 # how servers call numbers of 8 bits and less
@@ -134,12 +136,14 @@ def coarser(recorded: Sequence[Identity], engine: Identity) -> str:
 
 
 def _groups(heard: Sequence[Heard]) -> Iterator[tuple[str, list[Heard]]]:
-    """The rows of each dataset, and all of them where there are several."""
+    """The rows of each dataset, and all that were sampled, or greedy, of several."""
     names = list(dict.fromkeys(one.asked.dataset for one in heard))
     for name in names:
         yield name, [one for one in heard if one.asked.dataset == name]
-    if len(names) > 1:
-        yield EVERYTHING, list(heard)
+    for greedy in (False, True):
+        alike = [one for one in heard if (one.asked.sampling.temperature == 0) is greedy]
+        if len({one.asked.dataset for one in alike}) > 1:
+            yield EVERYTHING, alike
 
 
 def _findings(group: Sequence[Heard], tokenizer: Tokenizer | None) -> Iterator[Finding]:
@@ -150,7 +154,7 @@ def _findings(group: Sequence[Heard], tokenizer: Tokenizer | None) -> Iterator[F
         yield _likelihood(Fit(drawn))
         yield _unlisted(drawn)
         begun = joined([first(one.drawn, START) for one in sampled])
-        for finding in (_likelihood(Fit(begun)), _unlisted(begun)):
+        for finding in (_likelihood(Fit(begun)), _unlisted(begun)) if len(begun) >= FEW else ():
             yield finding._replace(check="replay-start", words=f"of the first {START} ids of answers {finding.words}")
         if tokenizer:
             yield _cuts(*odd_cuts(sampled, tokenizer))
@@ -182,7 +186,7 @@ def _unlisted(drawn: Draws) -> Finding:
 def _cuts(seen: int, due: float) -> Finding:
     """By Chernoff's bound for a sum of independent events: at most exp(-(due - seen + seen ln(seen / due)))."""
     tail = due - seen + (seen * float(np.log(seen / due)) if seen else 0.0)
-    few = seen < due and tail > SURE**2 / 2
+    few = seen < due and tail > CUTS
     return Finding(
         "replay-re-tokenised", f"{seen} words are cut otherwise than by the tokenizer, should be {due:.1f}", few, few
     )
