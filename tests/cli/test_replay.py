@@ -81,7 +81,8 @@ def test_what_cannot_be_replayed(tmp_path: Path, args: list[str], said: str) -> 
 def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
     rows = write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": [1, 2, 3], "loss_mask": [0, 1, 1]}])
     done = in_process("verify", rows, "--replay", "http://127.0.0.1:9")
-    assert done.returncode == 1 and done.stderr.startswith("error: no server answers at http://127.0.0.1:9"), done.stderr
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no server answers at http://127.0.0.1:9"), done.stderr
 
 
 def test_rows_under_a_penalty_are_not_judged(tmp_path: Path) -> None:
