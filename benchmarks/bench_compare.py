@@ -11,7 +11,7 @@ import sys
 import time
 
 from draftmill import examples
-from draftmill.cli.compare import _of_model
+from draftmill.cli.compare import target_of
 from draftmill.compare.comparison import Comparison, compare
 from draftmill.compare.hear import Plan, hear
 from draftmill.compare.questions import of_files
@@ -34,7 +34,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 def main() -> None:
     prompts, tokens = (int(argument) for argument in (*sys.argv[1:], "24", "24")[:2])
-    target = _of_model(SMALL_MODEL, [], trusted=False)
+    target = target_of(SMALL_MODEL, [], trusted=False)
     files = sorted(map(str, examples.QUICKSTART.glob("*.jsonl")))
     chosen = of_files(files, target.tokenizer, target.dialect, prompts, 0, 768 - tokens)
     plan = Plan(chosen.questions, tokens, target.stop_ids, target.tokenizer.size)

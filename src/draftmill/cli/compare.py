@@ -71,7 +71,7 @@ def compare(
         target = _of_run(Path(prompts))
     else:
         _refuse({"--only": only}, "it names a dataset of a run")
-        target = _of_model(model or _usual(one, other), template or [], trusted=trust_remote_code)
+        target = target_of(model or _usual(one, other), template or [], trusted=trust_remote_code)
     asked = _Asked(prompts, tuple(only or ()), samples, max_new_tokens, seed)
     done = _compared(one, other, target, asked, tolerance, out.with_suffix(".servers"))
     comparison.write(done, out)
@@ -155,7 +155,7 @@ def _usual(a: "Side", b: "Side") -> str:
     raise typer.BadParameter("is needed: whose tokenizer and chat template the prompts get", param_hint="--model")
 
 
-def _of_model(model: str, template: list[str], *, trusted: bool) -> _Target:
+def target_of(model: str, template: list[str], *, trusted: bool) -> _Target:
     from datetime import date
 
     from draftmill.mill.judged import recipe
