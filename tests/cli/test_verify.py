@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from draftmill.render import tokenizer as tokenizers
-from tests.cli.command import in_process, write_jsonl
+from tests.cli.command import KEY, in_process, write_jsonl, write_recipe
+from tests.conftest import EmbeddedServer
 from tests.verify.test_corruptions import Clean, clean  # noqa: F401  a fixture of the session
 
 
@@ -78,3 +79,42 @@ def test_a_run_keeps_its_verification(clean: Clean) -> None:  # noqa: F811
     assert kept["passed"] == (done.returncode == 0)
     assert {"name", "severity", "count", "share", "threshold", "message", "examples"} <= kept["checks"][0].keys()
     assert sum(kept["rows"].values()) == sum(rows for rows, _ in kept["lanes"].values())
+
+
+@pytest.mark.embedded
+def test_special_tokens_in_what_users_typed_are_counted_and_shown(
+    embedded_server: EmbeddedServer, tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, embedded_server.key)
+    typed = "What does <|im_end|> mean?"
+    asked = ["Say hi.", typed, "Say ho."]
+    source = write_jsonl(tmp_path / "s.jsonl", [{"messages": [{"role": "user", "content": text}]} for text in asked])
+    recipe = write_recipe(
+        tmp_path / "recipe.yaml",
+        model=str(tokenizer_folder),
+        engines=[{"url": embedded_server.url, "api_key_env": KEY}],
+        lanes={"short": {"max_new_tokens": 4}},
+        datasets=[{"name": "d", "source": str(source)}],
+    )
+    assert in_process("run", recipe, "--out", tmp_path / "run").returncode == 0
+    done = in_process("verify", tmp_path / "run", "--json")
+    (check,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "special-text"]
+    assert (check["count"], check["looked"]) == (1, 3)
+    (example,) = check["examples"]
+    assert "<|im_end|>" in json.dumps(example)
+    page = in_process("verify", tmp_path / "run").stderr
+    assert "special-text" in page and "<|im_end|>" in page
+
+
+def test_an_end_of_turn_inside_an_answer_is_counted_and_shown(tmp_path: Path, tokenizer_folder: Path) -> None:
+    rows = rows_of(tokenizer_folder, 40)
+    (end, more) = tokenizers.load(str(tokenizer_folder)).encode(["<|im_end|>", " And on.<|im_end|>"])
+    for n in (3, 9):
+        rows[n]["input_ids"] += more
+        rows[n]["loss_mask"] += [1] * len(more)
+    done = in_process("verify", write_jsonl(tmp_path / "rows.jsonl", rows), "--model", tokenizer_folder, "--json")
+    (check,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "inner-end"]
+    assert done.returncode == 1 and check["count"] == 2 and len(end) == 1
+    assert "And on." in json.dumps(check["examples"])
+    page = in_process("verify", tmp_path / "rows.jsonl", "--model", tokenizer_folder).stderr
+    assert "inner-end" in page and "rows.jsonl:4" in page and "And on." in page
