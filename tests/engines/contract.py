@@ -122,13 +122,14 @@ class Contract:
         async def use(engine: Engine) -> tuple[Reply, list[bytes]]:
             bodies: list[bytes] = []
             http = engine._http  # type: ignore[attr-defined]
-            decode = http._decode
+            send = http._send
 
-            def record(body: bytes, *args: Any, **named: Any) -> Any:
+            async def record(*args: Any, **named: Any) -> tuple[int, bytes]:
+                status, body = await send(*args, **named)
                 bodies.append(body)
-                return decode(body, *args, **named)
+                return status, body
 
-            http._decode = record
+            http._send = record
             return await engine.generate(request), bodies
 
         request = ask(limit=200)

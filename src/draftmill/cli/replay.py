@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from draftmill.recipe import EMBEDDED
-
 if TYPE_CHECKING:
     from draftmill.recipe import EngineSpec, Recipe, Sampling
     from draftmill.verify.likeness import Judged
@@ -69,7 +67,7 @@ def _recipe(data: Path) -> "Recipe | None":
 def _engine(text: str, recipe: "Recipe | None", api_key_env: str | None) -> "tuple[EngineSpec, Path | None]":
     from pydantic import ValidationError
 
-    from draftmill.recipe import EngineSpec
+    from draftmill.recipe import EMBEDDED, EngineSpec
 
     own = recipe.engines if recipe else []
     if text.endswith(".gguf"):

@@ -3,9 +3,8 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,6 +15,7 @@ from draftmill.errors import StorageError
 from draftmill.ids import encode
 from draftmill.journal import index as indices
 from draftmill.journal.folder import DatasetFolder
+from draftmill.journal.reader import Entry, UnknownLine
 from draftmill.ledger import standing
 from draftmill.ledger.order import conversation_id
 from draftmill.ledger.rows import refresh_rows
@@ -56,7 +56,11 @@ class Start:
 def play(kind: str, seed: str, path: Path) -> Outcome:
     """One round, whose whole course follows from its seed. In some, journals of any size are read by their index."""
     draw = random.Random(seed)
-    indexed = partial(indices.entries, worth=draw.choice([1, 4000, indices.WORTH]))
+    worth = draw.choice([1, 4000, indices.WORTH])
+
+    def indexed(journal: Path, index: Path, _worth: int, vocab_size: int) -> Iterator[Entry | UnknownLine]:
+        return indices.entries(journal, index, worth, vocab_size)
+
     with patch.object(standing, "entries", indexed):
         return Round(kind, draw, path).play()
 
