@@ -677,6 +677,21 @@ def test_a_stop_that_finds_the_last_answers_in_flight_ends_a_whole_run(tmp_path:
     assert run.standing().tally().owed == 0
 
 
+def test_what_was_in_flight_above_all_that_is_journaled_is_drawn_again_too(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(5)})
+
+    async def later_hang(request: Request) -> Reply:
+        await asyncio.sleep(0 if is_prompt(0)(request) else 60)
+        return answer(request)
+
+    run.run(ScriptedEngine(later_hang), concurrency=3, limits=Limits(drain=0), during=lambda loop: stop_after(loop, 1))
+    engine = ScriptedEngine()
+    assert run.run(engine) is Ending.DONE
+    sent = {request.prompt_ids[0] for request in engine.requests if request.seed is not None}
+    marked = [line["position"] for line in lines(run) if line.get("redrawn")]
+    assert marked == [1, 2, 3] and len(sent) == 3  # the place of the first was taken by the fourth
+
+
 def test_what_must_be_drawn_again_has_a_fixed_seed_and_is_marked(tmp_path: Path) -> None:
     run = Milled(tmp_path, {"a": prompts(5)})
 

@@ -18,6 +18,7 @@ class DatasetFolder:
         self.unread = path / "unread.jsonl"
         self.journal = path / "raw_responses.jsonl"
         self.journal_index = path / "raw_responses.index"
+        self.sent = path / "sent"
         self.errors = path / "errors.jsonl"
         self.suspects = path / "suspects.jsonl"
         self.rows = path / "tokenized_data.jsonl"

@@ -10,6 +10,7 @@ from draftmill.journal.files import SYSTEM, Files
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import Heads, PromptHead
 from draftmill.journal.reader import beginning_at, completion_at
+from draftmill.journal.sent import SentMark
 from draftmill.journal.writer import Appender
 from draftmill.ledger.standing import NOTHING, Said, Standing
 from draftmill.mill import clock
@@ -71,7 +72,8 @@ class Stream:
         self._said: dict[int, Said] = {}  # the finished turns of conversations under way
         self.forecast = Forecast(max(self._limits) * most_turns)
         self.continues = not penalised(sampling)
-        self._sent_before = standing.highest
+        self._mark = SentMark(folder.sent)
+        self._sent_before = max(standing.highest, min(self._mark.before, standing.positions))
         self._flights = Flights(self.forecast, now)
         self._taken = 0  # prompts that ``next`` gave, and their tokens
         self._taken_tokens = 0
@@ -171,7 +173,7 @@ class Stream:
             talk, prompt = self._resumed(prompt, said)
         offsets = self.standing.beginning(prompt.position)
         if not (offsets and self.continues):
-            # prompts are sent in order: one below a journaled position was sent, and maybe drawn, before
+            # prompts are sent in order: one below a journaled or marked position was sent, and maybe drawn, before
             redrawn = prompt.turn > 0 or prompt.position < self._sent_before
             return Work(index, prompt, redrawn=redrawn, talk=talk)
         with self.folder.journal.open("rb") as file:
@@ -198,6 +200,7 @@ class Stream:
 
     def sent(self, position: int, limit: int) -> None:
         """A prompt that ``next`` gave was handed to an engine just now, under this token limit."""
+        self._mark.reach(position)
         self._flights.sent(position, limit + self._before(position))
 
     def partial(self, position: int, tokens: int) -> None:
@@ -270,6 +273,7 @@ class Stream:
 
     def close(self) -> None:
         self._heads.close()
+        self._mark.close()
         for file in (self.journal, self.errors, self.suspects):
             if file is not None:
                 file.close()

@@ -1,0 +1,43 @@
+"""How far a dataset's prompts were sent: what was in flight at a kill and never journaled is known by it.
+
+The mark is written without a sync: it outlives the process, and after a power cut it may lie behind.
+"""
+
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+_MARK = struct.Struct("<Q")
+
+
+class SentMark:
+    """``before``: the first position that no earlier start has sent. A disk that takes no mark stops nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._next = self.before = _read(path)
+
+    def reach(self, position: int) -> None:
+        """This position is sent now."""
+        if position < self._next:
+            return
+        self._next = position + 1
+        with suppress(OSError):
+            if self._file is None:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.pwrite(self._file, _MARK.pack(self._next), 0)
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _read(path: Path) -> int:
+    try:
+        (position,) = _MARK.unpack(path.read_bytes()[: _MARK.size])
+    except (OSError, struct.error):
+        return 0
+    return int(position)
