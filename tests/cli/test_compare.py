@@ -60,7 +60,12 @@ def test_two_launches_of_one_plan_stand_one_after_the_other(tmp_path: Path, smal
         (["embedded", "embedded", "--prompts", "run", "--model", "m"], 2, "a run has its own"),
         (["http://127.0.0.1:9", "embedded", "--model", "MODEL"], 1, "http://127.0.0.1:9"),
         (["embedded:context=64", "embedded", "--model", "MODEL"], 1, "leaves a prompt nothing of a context of 64"),
-        (["embedded", "embedded", "--model", "MODEL", "--prompts", "none.jsonl"], 1, "none.jsonl"),
+        (
+            ["embedded", "embedded", "--model", "MODEL", "--prompts", "none.jsonl"],
+            2,
+            "none.jsonl: no such file or folder",
+        ),
+        (["embedded", "embedded", "--out", "."], 2, "--out .: cannot be written"),
     ],
 )
 def test_what_cannot_be_compared(

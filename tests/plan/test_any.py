@@ -86,3 +86,10 @@ def test_any_plan(
     assert sheet.span is None or 0 <= sheet.span.low <= sheet.span.seconds <= sheet.span.high
     assert len(sheet.launch) == wished.dp
     json.loads(msgspec.json.encode(as_json(sheet)))
+
+
+def test_what_fits_does_not_wait_for_somebody_to_count_the_prompts() -> None:
+    facts = Facts(machine=Machine(), model=Model("m", models.shape("smollm2-135m"), 10**8, "given"))
+    plan = Plan(engine="llamacpp", slots=8, context=4096)
+    known, unknown = (draw(plan, facts, [demand("a", 300, 1000, needed, 100)]) for needed in (50, 0))
+    assert known.fits == unknown.fits > 0 and known.running == unknown.running

@@ -86,6 +86,13 @@ def test_a_list_of_names_beside_a_text_is_no_tool() -> None:
     assert prompt.read({"query": "hi", "tools": ["python", "bash"]}).prompt.tools is None
 
 
+def test_torn_tools_do_not_make_the_dataset_another_one() -> None:
+    rows = [ROW] * 16 + [{**ROW, "tools": "[not json"}] * 4
+    assert formats.choose("auto", rows, None, "dataset a")[0] is xlam
+    with pytest.raises(RowFault, match="tools"):
+        prompt.read({"query": "hi", "tools": "[not json"})
+
+
 @pytest.mark.parametrize(
     ("row", "named"),
     [

@@ -17,6 +17,7 @@ COMMANDS = {
     "llamacpp": ("llama-server",),
 }
 _SGLANG_KV = {"fp8": "fp8_e4m3", "fp4": "fp4_e2m1", "bf16": "bf16"}
+_PLAIN = ("bf16", "f16", "f32")  # SGLang and vLLM take their weights' type for the cache then
 _GIB = 2**30
 _SECRET = re.compile("TOKEN|KEY|SECRET|PASS", re.IGNORECASE)
 
@@ -107,7 +108,7 @@ def _sglang(launch: Launch) -> list[str]:
     if launch.fraction is not None:
         words += ["--mem-fraction-static", f"{launch.fraction:g}"]
     words += ["--context-length", str(launch.context)]
-    if launch.kv not in ("bf16", "f16"):
+    if launch.kv not in _PLAIN:
         words += ["--kv-cache-dtype", _SGLANG_KV.get(launch.kv, launch.kv)]
     if launch.hicache:
         words += ["--enable-hierarchical-cache", "--hicache-size", f"{launch.hicache:g}"]
@@ -127,7 +128,7 @@ def _vllm(launch: Launch) -> list[str]:
     elif launch.fraction is not None:
         words += ["--gpu-memory-utilization", f"{launch.fraction:g}"]
     words += ["--max-model-len", str(launch.context)]
-    if launch.kv not in ("bf16", "f16"):
+    if launch.kv not in _PLAIN:
         words += ["--kv-cache-dtype", launch.kv]
     if launch.drafter:
         method = {"method": "eagle3", "model": launch.drafter, "num_speculative_tokens": 3}

@@ -1,11 +1,13 @@
 """``draftmill compare``: whether two engine settings say the same, in numbers with intervals."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from draftmill.cli.options import Json, Only, variables
+from draftmill.errors import UsageFault
 
 if TYPE_CHECKING:
     from draftmill.cli.sides import Side
@@ -66,6 +68,9 @@ def compare(
     from draftmill.compare import comparison
 
     one, other = side(a, "A"), side(b, "B")
+    _refuse_place(out)
+    if prompts and not prompts.startswith("hf:") and not any(map(prompts.count, "*?[")) and not Path(prompts).exists():
+        raise UsageFault(f"--prompts {prompts}: no such file or folder")
     if prompts and (Path(prompts) / "run.yaml").exists():
         _refuse({"--model": model, "--template": template}, "a run has its own")
         target = _of_run(Path(prompts))
@@ -79,6 +84,17 @@ def compare(
         typer.echo(msgspec.json.encode(done).decode())
     compare_page.show(done, out)
     raise typer.Exit(0 if done.passed else 1)
+
+
+def _refuse_place(out: Path) -> None:
+    """Hours of asking must not end at a file that cannot be written."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        writable = os.access(out if out.exists() else out.parent, os.W_OK)
+    except OSError:
+        writable = False
+    if out.is_dir() or not writable:
+        raise UsageFault(f"--out {out}: cannot be written", "name a file in a folder that can be")
 
 
 class _Target(NamedTuple):

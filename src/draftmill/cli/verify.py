@@ -73,7 +73,7 @@ def verify(
     given = {"--replay-rows": replay_rows, "--replay-seed": replay_seed, "--sampling": sampling}
     if replay is None and (alone := [name for name, value in given.items() if value is not None]):
         raise typer.BadParameter("says something of --replay, which is not given", param_hint=alone[0])
-    asking = replaying(replay, replay_rows, replay_seed, sampling, api_key_env, data) if replay else None
+    asking = replaying(replay, replay_rows, replay_seed, sampling, api_key_env, data) if replay is not None else None
     if (data / "run.yaml").exists():
         if model is not None:
             raise typer.BadParameter("does not apply here: a run has its own", param_hint="--model")

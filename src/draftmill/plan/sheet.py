@@ -76,7 +76,8 @@ def draw(plan: Plan, facts: Facts, demands: Sequence[Demand]) -> Sheet:
     fraction = plan.mem_fraction or _default(plan, facts, engine)
     bytes, tokens, states = _tokens(plan, facts, engine, memory, fraction, each, context)
     work = [d for d in demands if d.needed]
-    held = decodes.held([d.part for d in work]) if work else 0.0
+    mix = work or [msgspec.structs.replace(d, needed=1) for d in demands]  # nobody says how many: one of each
+    held = decodes.held([d.part for d in mix]) if mix else 0.0
     most = pool.max_running(tokens, context) if engine == "sglang" else facts.slots(plan, engine) or tokens
     if states is not None:
         most = min(most, states)

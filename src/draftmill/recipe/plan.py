@@ -116,6 +116,9 @@ class Plan(Part):
     def _fits(self) -> "Plan":
         if self.algorithm and not self.drafter:
             raise ValueError("algorithm goes with a drafter")
+        for option in ("--host", "--port"):
+            if any(word.partition("=")[0] == option for word in self.options):
+                raise ValueError(f"options: {option} is set by draftmill: name the server's URL in `engines`")
         if self.devices and len(self.devices) != self.tp * self.pp * self.dp:
             raise ValueError(f"devices names {len(self.devices)} GPUs; tp * pp * dp is {self.tp * self.pp * self.dp}")
         return self

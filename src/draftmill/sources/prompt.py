@@ -60,8 +60,12 @@ def text(row: Mapping[str, Any], name: str) -> str:
 
 
 def _has_tools(row: Mapping[str, Any]) -> bool:
-    """Whether functions stand beside the text; a list of their names is none that a template could show."""
-    return any(isinstance(item, Mapping) for item in columns.array(row.get("tools")) or [])
+    """Whether functions stand beside the text, be they torn; a list of their names is none that a template shows."""
+    tools = row.get("tools")
+    listed = columns.array(tools)
+    if listed is None:
+        return isinstance(tools, str) and tools.lstrip()[:1] in ("[", "{")
+    return any(isinstance(item, Mapping) for item in listed)
 
 
 def _column(row: Mapping[str, Any], column: str | None) -> str | None:

@@ -35,8 +35,10 @@ _OUTER = re.compile(r"\s*(\w+)\s*(?:\[(.*)\])?\s*$", re.DOTALL)
 def recognise(row: Mapping[str, Any], column: str | None = None) -> str | None:
     """Why this row looks like xLAM's, or None."""
     name = column or _COLUMN
-    tools = columns.array(row.get(_TOOLS))
-    if not isinstance(row.get(name), str) or not tools or not all(map(_is_plain, tools)):
+    tools = row.get(_TOOLS)
+    listed = columns.array(tools)
+    torn = listed is None and isinstance(tools, str) and tools.lstrip()[:1] == "["  # told when it is read
+    if not isinstance(row.get(name), str) or not (torn or (listed and all(map(_is_plain, listed)))):
         return None
     return f"column {name!r} is a question to {_TOOLS!r}, whose parameters are described one by one"
 

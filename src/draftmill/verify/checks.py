@@ -161,7 +161,13 @@ CHECKS = {
             "look at some: refusals are usual; else drop them",
         ),
         Check("loop", _W, _IDS, "the answer ends in a repetition", "usual of small models; else drop them"),
-        Check("truncated", _W, _IDS, "a limit cut the answer", "raise the lane's limit: a continued run goes on"),
+        Check(
+            "truncated",
+            _W,
+            _IDS,
+            "a limit cut the answer",
+            "another run with a higher limit has longer ones; `export --drop truncated` leaves these out",
+        ),
         Check("utf8", _W, _MODEL, "bytes that are no text", "look at some; drop them"),
         Check(
             "special-text",
