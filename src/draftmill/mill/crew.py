@@ -74,10 +74,17 @@ class Crew:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _submit(self, blob: bytes, item: A) -> "Future[Any]":
-        if self._pool is None:
-            # spawned: a forked copy of a process with threads (tokenizers, uvloop, rich) can hang
-            self._pool = ProcessPoolExecutor(self.cores, get_context("spawn"), initializer=_begin)
-        return self._pool.submit(_do, blob, item)
+        # a worker inherits the mask: Ctrl-C must not meet it before ``_begin`` has taken it away
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            if self._pool is None:
+                # spawned: a forked copy of a process with threads (tokenizers, uvloop, rich) can hang
+                self._pool = ProcessPoolExecutor(self.cores, get_context("spawn"), initializer=_begin)
+                for _ in range(self.cores):  # all of them now: the pool cannot end well while it is adding one
+                    self._pool.submit(int)
+            return self._pool.submit(_do, blob, item)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _usable_cores() -> int:
@@ -90,6 +97,7 @@ _made: dict[bytes, Callable[[Any], Any]] = {}
 def _begin() -> None:
     """A worker starts: Ctrl-C is its parent's business, and it does not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for every core
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
