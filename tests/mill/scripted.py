@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request, Scored
 from draftmill.errors import EngineError
 from draftmill.ids import encode
@@ -186,3 +188,43 @@ class Milled:
 
     def kinds(self) -> list[str]:
         return [kind for kind, _, _ in self.told]
+
+
+def prompts(count: int, start: int = 0) -> list[list[int]]:
+    return [[n + 1, 5, 6] for n in range(start, start + count)]
+
+
+def once(fault: EngineError, times: int = 1, when: Callable[[Request], bool] = lambda _: True):  # type: ignore[no-untyped-def]
+    """A behaviour that fails the first ``times`` fitting requests and answers every other."""
+    left = [times]
+
+    def behave(request: Request) -> Reply | EngineError:
+        if left[0] and when(request):
+            left[0] -= 1
+            return fault
+        return answer(request)
+
+    return behave
+
+
+def is_prompt(number: int) -> Callable[[Request], bool]:
+    return lambda request: request.prompt_ids[0] == number + 1
+
+
+async def slowly(request: Request) -> Reply:
+    await asyncio.sleep(0.05)
+    return answer(request)
+
+
+async def stop_after(loop: Loop, answers: int) -> None:
+    while loop.streams[0].completed < answers:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    loop.stop(Ending.INTERRUPTED)
+
+
+def wrong(request: Request) -> Reply:
+    return msgspec.structs.replace(answer(request), prompt_tokens=99)
+
+
+def lines(run: Milled) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in run.folder("a").journal.read_bytes().splitlines()]

@@ -9,30 +9,15 @@ import pytest
 from draftmill.engines.protocol import Reply, Request
 from draftmill.errors import CapacityFault, EngineError, TransportFault
 from draftmill.ledger.standing import read_failures
-from draftmill.mill import loop as loops
-from draftmill.mill import seat as seats
-from draftmill.mill import work
 from draftmill.mill.loop import Ending, Limits
 from draftmill.mill.trial import WITNESS_TOKENS
 from draftmill.mill.work import ALONE_AFTER, GROWTH, TRIALS
 from draftmill.recipe import Lane
 from draftmill.records import Finish
-from tests.mill.scripted import STOP, Milled, ScriptedEngine, answer
+from tests.mill.scripted import STOP, Milled, ScriptedEngine, answer, prompts
 
 DEATH = TransportFault("scripted: disconnected")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses of a real run, a hundred times shorter."""
-    monkeypatch.setattr(work, "_FIRST_DELAY", 0.005)
-    monkeypatch.setattr(loops, "_OTHER_SEAT_SECONDS", 0.001)
-    monkeypatch.setattr(seats, "_PROBE_EVERY", (0.002, 0.01, 0.02))
-    monkeypatch.setattr(seats, "_REFUSAL_PAUSE", 0.01)
-
-
-def prompts(count: int) -> list[list[int]]:
-    return [[n + 1, 5, 6] for n in range(count)]
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
 def deadly(*numbers: int) -> Callable[[Request], bool]:

@@ -1,29 +1,27 @@
 """The loop: owed prompts to open seats, until nothing is owed or something stops it."""
 
 import asyncio
-import itertools
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from draftmill.engines.protocol import Reply, Request
 from draftmill.errors import DraftmillError, TransportFault
-from draftmill.journal.prompts import PromptHead
 from draftmill.journal.writer import Appender
 from draftmill.mill import clock
-from draftmill.mill.call import Call, redraw_seed
+from draftmill.mill.asking import Asking
+from draftmill.mill.call import Call
 from draftmill.mill.collector import rare_collections
 from draftmill.mill.drain import drain
 from draftmill.mill.growth import Growth
 from draftmill.mill.lane import LaneQueue
 from draftmill.mill.load import Done, Outlook, sample_loads
 from draftmill.mill.mishaps import Mishaps
-from draftmill.mill.mixing import next_to_send
 from draftmill.mill.patience import Keeper, Patience
 from draftmill.mill.returns import Ears, Returns
 from draftmill.mill.scribe import Scribe
 from draftmill.mill.seat import Seat, State
+from draftmill.mill.sending import next_work
 from draftmill.mill.stream import Stream
 from draftmill.mill.trial import WITNESS_TOKENS, Trials, hear
 from draftmill.mill.work import ALONE_AFTER, Work, delay
@@ -31,8 +29,6 @@ from draftmill.recipe import Concurrency, Lane, Order
 from draftmill.records import Finish
 
 _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this long before it is looked at again
-_HEARD = 2000  # growing answers told of a second: half a core; where more are in flight, each is told of less often
-_TELL_SECONDS = 5.0  # the forecast and the watch for stalls hear of growing answers at least so often
 
 
 class Ending(Enum):
@@ -64,8 +60,8 @@ class Limits:
 class Loop:
     """Feeds the seats until nothing is owed, then says why it ended.
 
-    ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's; ``start`` is
-    part of every request's tag, random unless given. One ending holds an error in ``error``; then nothing received is
+    ``tell(kind, subject, message)`` hears what happens; ``vocab_size`` and ``stop_ids`` are the target's; ``start`` as
+    for ``Asking``. One ending holds an error in ``error``; then nothing received is
     lost, and what was in flight is owed again. While it runs, seats may ``join`` and ``leave``, lanes get other caps,
     and it may be paused.
     """
@@ -90,21 +86,16 @@ class Loop:
         self.error: DraftmillError | None = None
         self.stopping: Ending | None = None
         self.paused = False
-        self.clamped = 0
         self._lanes = [LaneQueue(name, _cap(lane.concurrency)) for name, lane in lanes.items()]
         self._lane_of = {lane.name: lane for lane in self._lanes}
-        self._stop_ids = tuple(dict.fromkeys(stop_ids))
         self._limits = limits
         self._tell = tell
         self._load_log = load_log
-        self._seed = seed
         self._mix = order
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
         self._calls: dict[asyncio.Task[None], Call] = {}
-        # a server may still end the calls of a start that was killed, by their tags: ours must not be among them
-        self._start = start or secrets.token_hex(4)
-        self._order = itertools.count()
+        self._asking = Asking(seed, stop_ids, limits.checkpoint, start)
         self._trials = Trials(streams)
         self._witness: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
@@ -125,6 +116,11 @@ class Loop:
             checkpoint=limits.checkpoint,
             max_errors=limits.max_errors,
         )
+
+    @property
+    def clamped(self) -> int:
+        """How many calls the engines' context left less room than the recipe's limit."""
+        return self._asking.clamped
 
     @property
     def suspects(self) -> int:
@@ -241,31 +237,12 @@ class Loop:
         open_lanes = [] if trial or self._trials.under_way else list(self._lanes)
         while open_lanes and self.stopping is None and any(seat.free for seat in self.seats):
             open_lanes = [lane for lane in open_lanes if not lane.full]
-            work = self._next(open_lanes, now)
+            work = next_work(self.streams, open_lanes, self._mix, now, len(self._calls))
             if work is None:
                 break
             lane = self._lane(work)
             if not self._place(lane, work):
                 open_lanes.remove(lane)
-
-    def _next(self, lanes: list[LaneQueue], now: float) -> Work | None:
-        """What is sent next: a prompt that waited to be sent again, else of the dataset whose turn it is."""
-        due = [lane for lane in lanes if lane.due() <= now]
-        if due:
-            return min(due, key=LaneQueue.due).again()
-        names = {lane.name for lane in lanes}
-        ready = [index for index, stream in enumerate(self.streams) if stream.ready() and stream.lane in names]
-        while ready:
-            index = ready[0] if len(ready) == 1 else self._turn(ready)
-            stream = self.streams[index]
-            if prompt := stream.next():
-                return stream.work(index, prompt)
-            ready.remove(index)  # the forecast has just been worked out anew
-        return None
-
-    def _turn(self, ready: list[int]) -> int:
-        owed = [stream.owed() for stream in self.streams]
-        return next_to_send(ready, [stream.lane for stream in self.streams], owed, self._mix, len(self._calls))
 
     def _place(self, lane: LaneQueue, work: Work) -> bool:
         """Send a prompt to the least loaded engine. False where the engines that it fits have no place for it."""
@@ -298,7 +275,8 @@ class Loop:
         elif witness := self._trials.witness(seat):
             stream, prompt = witness
             self._trials.under_way = True
-            request = self._request(seat, stream, prompt, prompt.prompt_ids, WITNESS_TOKENS)
+            ids, at_once = prompt.prompt_ids, len(self._calls)
+            request = self._asking.request(seat, stream, prompt, ids, WITNESS_TOKENS, at_once)
             self._witness = asyncio.create_task(self._hear(seat, request))
             self._witness.add_done_callback(self.crashed)
         else:
@@ -317,37 +295,16 @@ class Loop:
             self._lane(work).later(work, delay(ALONE_AFTER))
 
     def _send(self, lane: LaneQueue, seat: Seat, work: Work) -> None:
-        stream, prompt = self.streams[work.dataset], work.prompt
-        room = seat.room(len(prompt.prompt_ids))
-        limit = stream.limit_of(prompt)
-        self.clamped += room < limit
-        rest = min(limit - len(work.begun), seat.room(len(prompt.prompt_ids) + len(work.begun)))
-        seed = redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not work.begun else None
-        ids = [*prompt.prompt_ids, *work.begun] if work.begun else prompt.prompt_ids
-        request = self._request(seat, stream, prompt, ids, max(rest, 0), seed)
-        call = Call(lane, seat, stream, work, request)
-        if rest < 1:  # the limit was lowered below what is there already, or the context ends here
-            self._returns.keep(call, Reply([], len(request.prompt_ids), 0, Finish.LENGTH))
+        call = self._asking.call(lane, seat, self.streams[work.dataset], work, len(self._calls))
+        if not call.request.limit:
+            self._returns.keep(call, Reply([], len(call.request.prompt_ids), 0, Finish.LENGTH))
             return
-        stream.sent(prompt.position, call.limit)
+        call.stream.sent(work.prompt.position, call.limit)
         lane.in_flight += 1
         seat.in_flight += 1
         task = asyncio.create_task(self._returns.of(call))
         self._calls[task] = call
         task.add_done_callback(self._landed)
-
-    def _request(
-        self, seat: Seat, stream: Stream, prompt: PromptHead, ids: Sequence[int], limit: int, seed: int | None = None
-    ) -> Request:
-        return Request(
-            prompt_ids=ids,
-            limit=limit,
-            sampling=stream.sampling,
-            stop_ids=tuple(dict.fromkeys(self._stop_ids + seat.own_stops)) if seat.own_stops else self._stop_ids,
-            tag=f"{prompt.id}-{prompt.turn}-{self._start}-{next(self._order)}",
-            seed=seed,
-            tell_every=min(max(self._limits.checkpoint or 1.0, len(self._calls) / _HEARD), _TELL_SECONDS),
-        )
 
     def _landed(self, task: "asyncio.Task[None]") -> None:
         call = self._calls.pop(task)
