@@ -29,7 +29,7 @@ from clients import Cost
 from draftmill.journal.folder import DatasetFolder
 
 AT_ONCE = (64, 512, 2000, 4000)
-ROUNDS = 5  # turn about: the least of each, since whatever else the machine does only adds to it, and the medians
+ROUNDS = 9  # turn about: the least of each, since whatever else the machine does only adds to it, and the medians
 AT_ONCE_SPEED = 1e9  # tokens a second of a streamed answer
 LARGE = 4000  # requests in flight
 BARE, OURS, STREAMED = "bare aiohttp", "draftmill", "draftmill, streamed"
