@@ -1,26 +1,18 @@
 """A run told while it happens: a live table on a terminal, plain lines in a log. Everything goes to stderr."""
 
-import sys
-import threading
 import time
-from collections import deque
 from pathlib import Path
 
 from rich.live import Live
-from rich.table import Table
 
-from draftmill.cli.console import advise, count, duration, err, label, many, table
+from draftmill.cli.console import advise, count, err, label, many
+from draftmill.cli.progress import PLAIN_EVERY, PlainLines, Progress
 from draftmill.mill.loop import Loop
 from draftmill.mill.observer import Observer
 from draftmill.mill.prepared import NOT_SAMPLED, UNREAD, Prepared
 from draftmill.mill.seat import Seat
-from draftmill.mill.stream import Stream
 from draftmill.render.findings import Finding
 
-_PLAIN_EVERY = 10.0  # seconds between two plain progress lines
-_WINDOW = 30.0  # seconds over which a rate is taken
-_WARM_UP = 3.0  # seconds before a rate means anything
-_BAR = 20  # characters of a bar
 _LOUD = {
     "lost": "red",
     "stalled": "red",
@@ -44,7 +36,7 @@ class Story(Observer):
 
     def __init__(self) -> None:
         self._live: Live | None = None
-        self._plain: _PlainLines | None = None
+        self._plain: PlainLines | None = None
         self._shown = time.monotonic()
         self._advised: set[str] = set()
 
@@ -54,7 +46,7 @@ class Story(Observer):
             label(kind, about + message, style=_LOUD.get(kind, ""))
 
     def preparing(self, dataset: str, read: int, written: int) -> None:
-        if time.monotonic() - self._shown > (1.0 if err.is_terminal else _PLAIN_EVERY):
+        if time.monotonic() - self._shown > (1.0 if err.is_terminal else PLAIN_EVERY):
             self._shown = time.monotonic()
             label("reading", f"{dataset}: {count(read)} rows read, {many(written, 'prompt')} written")
 
@@ -90,12 +82,12 @@ class Story(Observer):
         label("tokenizer", equal if compared else "no engine here can tokenize a text for us: not compared")
 
     def milling(self, loop: Loop) -> None:
-        progress = _Progress(loop)
+        progress = Progress(loop)
         if err.is_terminal:
             self._live = Live(get_renderable=progress.table, console=err, refresh_per_second=4, transient=True)
             self._live.start()
         else:
-            self._plain = _PlainLines(progress)
+            self._plain = PlainLines(progress)
             self._plain.start()
 
     def milled(self) -> None:
@@ -124,86 +116,3 @@ class Story(Observer):
             few = f"{count(report.without_special)} of {many(report.passed_through, 'row')}"
             text = f"{dataset}: {few} hold none of the model's special tokens: were they made with its tokenizer?"
             label("foreign", text, style="yellow")
-
-
-class _Progress:
-    """The loop's figures as a table or as lines. Rates are those of the last half minute."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._marks: deque[tuple[float, list[tuple[int, int]]]] = deque()
-
-    def table(self) -> Table:
-        self._mark()
-        columns = [("dataset", ""), ("", ""), ("prompts", "right"), ("tokens", "right"), ("tok/s", "right")]
-        columns += [("errors", "right"), ("in flight", "right"), ("left", "right")]
-        rows = [self._row(index, stream) for index, stream in enumerate(self._loop.streams)]
-        return table(columns, rows, spare=("", "errors", "in flight", "tok/s", "tokens"))
-
-    def lines(self) -> list[str]:
-        """One line for each dataset under way."""
-        self._mark()
-        lines = []
-        for index, stream in enumerate(self._loop.streams):
-            if stream.in_flight:
-                name, _, prompts, tokens, rate, errors, flying, left = self._row(index, stream)
-                figures = f"{prompts} prompts, {tokens} tokens, {rate} tok/s, {errors} errors"
-                lines.append(f"{name}: {figures}, {flying} in flight, {left} left")
-        return lines
-
-    def _mark(self) -> None:
-        """Note where every dataset stands now, and forget what is older than the window."""
-        now = time.monotonic()
-        self._marks.append((now, [(s.completed + s.failed, s.tokens) for s in self._loop.streams]))
-        while self._marks[0][0] < now - _WINDOW:
-            self._marks.popleft()
-
-    def _row(self, index: int, stream: Stream) -> tuple[str, ...]:
-        before, budget = stream.resumed, stream.standing.budget
-        done = (
-            before.counting + before.surplus + before.passed_through + before.error + stream.completed + stream.failed
-        )
-        tokens = before.counting_tokens + stream.counted
-        share = min(1.0, tokens / budget if budget else done / max(1, stream.end))
-        prompt_rate, token_rate = self._rates(index)
-        left = (stream.end - done) / prompt_rate if prompt_rate else None
-        if budget and token_rate and left is not None:
-            counted_rate = token_rate * stream.counted / stream.tokens
-            left = min(left, max(0.0, budget - tokens) / counted_rate)
-        return (
-            stream.name,
-            "━" * round(share * _BAR) + "╌" * (_BAR - round(share * _BAR)),
-            f"{count(done)}/{count(stream.end)}",
-            f"{count(tokens)}/{count(budget)}" if budget else count(tokens),
-            count(token_rate) if token_rate else "–",
-            count(before.error + stream.failed),
-            count(self._loop.at_engines(index)),
-            duration(left),
-        )
-
-    def _rates(self, index: int) -> tuple[float, float]:
-        """Prompts and tokens a second of one dataset over the window; 0 before there is one."""
-        (start, then), (end, now) = self._marks[0], self._marks[-1]
-        if end - start < _WARM_UP:
-            return 0.0, 0.0
-        seconds = end - start
-        return (now[index][0] - then[index][0]) / seconds, (now[index][1] - then[index][1]) / seconds
-
-
-class _PlainLines(threading.Thread):
-    """Progress lines now and then, for a log."""
-
-    def __init__(self, progress: _Progress) -> None:
-        super().__init__(daemon=True)
-        self._progress = progress
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        while not self._stopped.wait(_PLAIN_EVERY):
-            for line in self._progress.lines():
-                label("progress", line)
-            sys.stderr.flush()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join()
