@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from draftmill.cli.console import advise, count, err, label, many, table
+from draftmill.cli.console import advise, count, label, many, say, table
 from draftmill.mill.prepared import NOT_SAMPLED, UNREAD, Prepared
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -13,11 +13,11 @@ _NAMED = 3  # long prompts that are named
 
 def show(reports: Mapping[str, Prepared]) -> None:
     """Print the report of every dataset."""
-    err.print()
-    err.print(_rows(reports))
-    err.print()
-    err.print(_prompts(reports))
-    err.print()
+    say()
+    say(_rows(reports))
+    say()
+    say(_prompts(reports))
+    say()
     for name, report in reports.items():
         _notes(name, report)
 
