@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from rich.table import Table
+
 from draftmill.cli.console import advise, count, label, many, say, table
 from draftmill.mill.prepared import NOT_SAMPLED, UNREAD, Prepared
 
@@ -22,7 +24,7 @@ def show(reports: Mapping[str, Prepared]) -> None:
         _notes(name, report)
 
 
-def _rows(reports: Mapping[str, Prepared]) -> object:
+def _rows(reports: Mapping[str, Prepared]) -> Table:
     """Rows in = prompts + what was dropped, by reason."""
     reasons = Counter[str]()
     for report in reports.values():
@@ -47,7 +49,7 @@ def _rows(reports: Mapping[str, Prepared]) -> object:
     return table(columns, lines, total=whole if len(reports) > 1 else (), spare=("format",))
 
 
-def _prompts(reports: Mapping[str, Prepared]) -> object:
+def _prompts(reports: Mapping[str, Prepared]) -> Table:
     bins = _bins(reports)
     tokens = f"{bins[0]:,} … {bins[-1]:,} tokens" if bins else "tokens"
     columns = [("dataset", ""), (tokens, ""), ("mean", "right"), ("longest", "right"), ("turns", "right")]

@@ -64,13 +64,13 @@ async def until_stuck(spec: EngineSpec, stall: float) -> str:
             except (EngineError, TimeoutError) as fault:
                 last = fault.message if isinstance(fault, EngineError) else f"{engine.name}: no answer in time"
             if asked and asked.done():
-                fault, asked = asked.exception(), None
-                if fault is None:
+                error, asked = asked.exception(), None
+                if error is None:
                     pulse.works(time.monotonic())
-                elif isinstance(fault, EngineError):
-                    last = fault.message
+                elif isinstance(error, EngineError):
+                    last = error.message
                 else:
-                    raise fault
+                    raise error
             if asked is None and pulse.doubtful(time.monotonic()):
                 asked = asyncio.create_task(one_token(engine))
         return f"no sign of work and no token for {stall:.0f} s" + (f": {last}" if last else "")
