@@ -12,7 +12,7 @@ from draftmill.cli.app import app
 from tests.cli.command import in_process, write_jsonl, write_recipe
 from tests.plan import reference
 from tests.render.tiny import END, directory
-from tests.watch.folders import append, begin, completion
+from tests.watch.folders import append, completion
 
 
 class Case(NamedTuple):
@@ -29,8 +29,8 @@ CASES = {
     "plan": Case(lambda at: [reference.recipe(at, engine="sglang"), "--ask"], "KV cache", "absent"),
     "prepare": Case(lambda at: [at / "recipe.yaml", "--out", at / "other"], "generate with: ", "prompts "),
     "adopt": Case(lambda at: [at / "old", at / "run"], "left out", code=1),
-    "run": Case(lambda at: [at / "recipe.yaml", "--out", at / "other"], "states ", "prompts "),
-    "monitor": Case(lambda at: [at / "run", "--once"], "every prompt is settled"),
+    "run": Case(lambda at: [at / "recipe.yaml", "--out", at / "other"], "states ", "rows, passed through"),
+    "monitor": Case(lambda at: [at / "run", "--once"], "100%"),
     "report": Case(lambda at: [at / "run"], "report.html"),
     "control": Case(lambda at: [at / "run", "--pause"], "is not on"),
     "drift": Case(lambda at: [at / "text.jsonl", "--model", at / "model"], "dataset ", code=1),
@@ -45,7 +45,7 @@ VERBS = {command.callback.__name__: command.callback for command in app.register
 
 @pytest.fixture
 def at(tmp_path: Path) -> Path:
-    """Rows that are passed through, so that no engine is needed; and two runs that ended so."""
+    """Rows that are passed through, so that no engine is needed: a run of them, and what an older one left."""
     rows = [{"input_ids": [n, 7, END], "loss_mask": [0, 1, 1]} for n in range(12)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     write_jsonl(tmp_path / "text.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}])
@@ -56,7 +56,7 @@ def at(tmp_path: Path) -> Path:
         datasets=[{"name": "A1", "source": "rows.jsonl"}],
     )
     assert in_process("run", tmp_path / "recipe.yaml", "--out", tmp_path / "run").returncode == 0
-    append(begin(tmp_path / "old", {"name": "A1"}).dataset("A1").journal, completion(0, dataset="A1"))
+    append(tmp_path / "old" / "A1" / "raw_responses.jsonl", completion(0, dataset="A1"))
     return tmp_path
 
 

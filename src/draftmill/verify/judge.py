@@ -209,7 +209,7 @@ def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings,
         with files.prompts.open("rb") as file:
             if sealed != hashlib.file_digest(file, "sha256").hexdigest():
                 said = f"its SHA-256 is not that in {files.prompts_seal.name}"
-            tally.hit("prompts-changed", 0, remark=said, where=str(files.prompts))
+                tally.hit("prompts-changed", 0, remark=said, where=str(files.prompts))
     digests = (model.tokenizer.digest(), model.template.digest())
     if digests != (settings.tokenizer_sha256, settings.template_sha256):
         tally.hit("tokenizer-changed", 0, remark="a digest is not that in run.yaml", where=tokenizer)
