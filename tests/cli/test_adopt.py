@@ -90,7 +90,7 @@ def test_answers_go_to_the_positions_of_their_prompts(run: Path, tmp_path: Path)
         found[n]["id"] == some[n]["id"] and found[n]["prompt_tokens"] == len(some[n]["prompt_ids"]) for n in found
     )
     done = in_process("export", run, "--to", tmp_path / "rows.jsonl")
-    assert done.returncode == 0 and "9" in done.stderr
+    assert done.returncode == 0 and "9" in done.stdout
     rows = read_jsonl(tmp_path / "rows.jsonl")
     assert [row["position"] for row in rows] == [2, 7, 9]
     assert all(row["input_ids"] == some[n]["prompt_ids"] + answer(n) for row, n in zip(rows, (2, 7, 9), strict=True))

@@ -60,3 +60,16 @@ def test_a_folder_without_a_name_is_refused(tmp_path: Path, monkeypatch: pytest.
     done = in_process("prepare", "recipe.yaml", "--out", "")
     assert done.returncode == 2 and "is empty" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever a verb is at: typer itself would end without a word."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    monkeypatch.setattr("draftmill.verify.judge.verify_file", interrupted)
+    done = in_process("verify", rows)
+    assert (done.returncode, done.stdout, done.stderr.split()) == (130, "", ["stopped", "interrupted"])

@@ -39,7 +39,7 @@ def run(
 
 def said(done: Any) -> str:
     assert "Traceback" not in done.stderr
-    return str(done.stderr)
+    return str(done.stdout + done.stderr)
 
 
 def test_a_missing_file(run: Any, tmp_path: Path) -> None:
@@ -127,6 +127,8 @@ def test_a_wrong_url(run: Any, tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "s.jsonl", questions(1))
     done = run(source, engines=["http://127.0.0.1:9"])
     assert done.returncode == 1 and "no server answers at http://127.0.0.1:9" in said(done)
+    started = f"or let draftmill start the planned one: draftmill serve {tmp_path}/recipe.yaml, or draftmill run"
+    assert started in said(done)
 
 
 @pytest.fixture
@@ -187,9 +189,10 @@ def test_a_damaged_journal_line_is_told_and_its_position_done_again(run: Any, tm
     journal = tmp_path / "run" / "d" / "raw_responses.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(lines[0] + lines[1][:20] + b"\n" + lines[2])
-    done = run(source)
-    assert done.returncode == 1
-    assert "raw_responses.jsonl:2: cannot be read: " in said(done)
+    for _ in range(2):  # where its answer stands in another line, it keeps nothing from being complete
+        done = run(source)
+        assert done.returncode == 0, done.stderr
+        assert "raw_responses.jsonl:2: cannot be read: " in said(done) and "settled without it" in said(done)
     assert len(read_jsonl(tmp_path / "run" / "d" / "tokenized_data.jsonl")) == 3
     assert journal.read_bytes().splitlines(keepends=True)[:3] == [lines[0], lines[1][:20] + b"\n", lines[2]]
 

@@ -80,7 +80,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
     out = recipe.parent / "run"
     assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0
     paused = draftmill("control", out, "--pause", "--budget", "chat=60")
-    assert paused.returncode == 0 and "is not on" in paused.stderr
+    assert paused.returncode == 0 and "is not on" in paused.stdout
 
     def events() -> str:
         return (out / "events.jsonl").read_text()
@@ -101,7 +101,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
         assert process.poll() is None and len(read_jsonl(out / "chat" / "raw_responses.jsonl")) == journal == 1
         (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')
         raised = draftmill("control", out, "--resume", "--budget", "120")
-        assert raised.returncode == 0 and "is on and follows" in raised.stderr
+        assert raised.returncode == 0 and "is on and follows" in raised.stdout
         said = process.communicate(timeout=120)[1]
     assert process.returncode == 0, said
     completions = read_jsonl(out / "chat" / "raw_responses.jsonl")
@@ -138,7 +138,7 @@ def test_wrong_options_name_what_is_wrong(recipe: Path) -> None:
         wrong = draftmill("control", out, *options)
         assert wrong.returncode == 2 and told in wrong.stderr, wrong.stderr
     assert not (out / "control.yaml").exists()
-    assert "nothing but what the recipe says" in draftmill("control", out).stderr
+    assert "nothing but what the recipe says" in draftmill("control", out).stdout
     (url,) = [spec["url"] for spec in yaml.safe_load(recipe.read_text())["engines"]]
     last = draftmill("control", out, "--no-engine", url.replace("127.0.0.1", "localhost"))
     assert last.returncode == 0 and "no engine is left" in last.stderr

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.records import Finish
 from tests.cli.command import in_process
 from tests.watch.folders import append, begin, completion
 
@@ -19,8 +20,8 @@ def run(path: Path, answers: dict[int, list[int]]) -> Path:
 def test_runs_that_differ_and_runs_that_do_not(tmp_path: Path) -> None:
     one, same = run(tmp_path / "a", {0: [5, 6], 1: [7]}), run(tmp_path / "b", {0: [5, 6], 1: [7]})
     done = in_process("diff", one, same)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "nothing differs that can change the rows" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "nothing differs that can change the rows" in done.stdout
     other = run(tmp_path / "c", {0: [5, 8], 1: [7]})
     done = in_process("diff", one, other, "--json")
     found = json.loads(done.stdout)
@@ -29,11 +30,23 @@ def test_runs_that_differ_and_runs_that_do_not(tmp_path: Path) -> None:
     assert "other answer from id 1 on" in done.stderr and "draftmill compare" in done.stderr
 
 
+def test_lines_that_cannot_be_read_and_the_limits_of_the_answers_themselves(tmp_path: Path) -> None:
+    one, other = run(tmp_path / "a", {0: [5, 6]}), run(tmp_path / "b", {0: [5, 6]})
+    append(one / "d" / "raw_responses.jsonl", b'{"id": "torn\n')
+    append(other / "d" / "raw_responses.jsonl", completion(1, 3, finish_reason=Finish.LENGTH, limit=64))
+    append(other / "d" / "raw_responses.jsonl", completion(2, 3, finish_reason=Finish.LENGTH, limit=128))
+    done = in_process("diff", one, other, "--json")
+    found = json.loads(done.stdout)
+    assert found["cut_at"] == {"d": [None, [64, 128]]} and len(found["unread"]) == 1
+    page = in_process("diff", one, other).stdout
+    assert "a/d/raw_responses.jsonl:2: cannot be read: " in page and "64–128" in page
+
+
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
         (["nowhere", "."], 2, "nowhere: no such folder"),
-        ([".", "."], 1, "holds no run"),
+        ([".", "."], 2, "holds no run"),
         (["run", "run", "--only", "x"], 2, "neither run has prompts of a dataset 'x'"),
     ],
 )

@@ -215,7 +215,7 @@ def test_what_cannot_be_done(
     source = write_jsonl(tmp_path / "chat.jsonl", [{"messages": [user("a")]}])
     done = in_process("drift", source, *(str(tokenizer_folder) if o == "MODEL" else o for o in options))
     assert done.returncode == code, done.stderr
-    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert message in " ".join((done.stdout + done.stderr).replace("│", " ").split())
 
 
 def test_a_folder_without_a_run_and_a_run_with_options_of_a_dataset(tmp_path: Path, tokenizer_folder: Path) -> None:
@@ -238,4 +238,4 @@ def test_a_folder_without_a_run_and_a_run_with_options_of_a_dataset(tmp_path: Pa
     unknown = in_process("drift", out, "--only", "nope")
     assert unknown.returncode == 2 and "no dataset 'nope'; there is chat" in unknown.stderr
     nothing = in_process("drift", out)
-    assert nothing.returncode == 1 and "there is no answer of which it could be said" in nothing.stderr
+    assert nothing.returncode == 1 and "there is no answer of which it could be said" in nothing.stdout

@@ -15,7 +15,7 @@ def test_init_writes_a_recipe_that_holds(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     done = draftmill("init", path)
     assert done.returncode == 0, done.stderr
-    assert f"draftmill prepare {path}" in done.stderr
+    assert f"draftmill prepare {path}" in done.stdout
     recipe = recipes.load(path)
     assert [dataset.name for dataset in recipe.datasets] == ["chat", "code"]
     assert recipe.sampling_of(recipe.dataset("code")).temperature == 0.6

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from draftmill import recipe as recipes
+from draftmill.ledger.standing import Standing, load_standing
+from draftmill.mill import run as mill_run
+from draftmill.mill.loop import Limits
+from draftmill.mill.observer import Observer
 from tests.cli.command import draftmill, questions, read_jsonl, write_jsonl, write_recipe
 from tests.render.tiny import END, directory
 
@@ -38,10 +43,30 @@ def test_a_run_of_tokenized_rows_needs_no_engine(recipe: Path) -> None:
     assert [row["position"] for row in rows] == [0, 1, 2, 3, 4]
     assert all(row["input_ids"][1:] == [7, END] and row["loss_mask"] == [0, 1, 1] for row in rows)
     more = draftmill("run", recipe, "--out", out, "--budget", "16")
-    assert more.returncode == 0 and "8 passed through" in more.stderr
+    assert more.returncode == 0 and "8 passed through" in more.stdout
     assert read_jsonl(out / "A1" / "tokenized_data.jsonl")[:5] == rows
     exported = draftmill("export", out, "--to", recipe.parent / "rows.jsonl", "--drop", "truncated")
-    assert exported.returncode == 0 and "8 rows, 16 supervised tokens" in exported.stderr
+    assert exported.returncode == 0 and "8 rows, 16 supervised tokens" in exported.stdout
+
+
+def test_what_stands_is_worked_out_once_before_anything_is_started(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def looked(*args: Any, **options: Any) -> Standing:
+        looks.append(args)
+        return load_standing(*args, **options)
+
+    def servers() -> Any:
+        pytest.fail("nothing is owed, so no server is started")
+
+    monkeypatch.setattr(mill_run, "load_standing", looked)
+    base = recipe.parent
+    with mill_run.open_run(recipes.load(recipe), base, base / "run", observer=Observer()) as opened:
+        opened.prepare()
+        assert opened.mill(Limits(), servers=servers).owed == 0
+    assert len(looks) == 1
 
 
 def test_beside_a_dataset_that_owes_answers_its_rows_are_written_all_the_same(recipe: Path) -> None:

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import in_process
+from draftmill.journal.folder import DatasetFolder
+from tests.capacity import models
+from tests.cli.command import in_process, questions, write_jsonl, write_recipe
 from tests.plan.reference import recipe
+from tests.render.tiny import directory
+from tests.watch.folders import append, completion
 
 
 @pytest.fixture
@@ -34,16 +38,16 @@ def test_a_page_to_decide_from(plan: Any) -> None:
         "the KV cache: ",
         "python -m sglang.launch_server --model-path",
     ):
-        assert said in done.stderr, said
+        assert said in done.stdout, said
 
 
 def test_what_is_refused_is_not_launched(plan: Any) -> None:
     done = plan(hicache=300)
     assert done.returncode == 1
-    assert "2,400 GB" in done.stderr and "launch_server" not in done.stderr
+    assert "2,400 GB" in done.stdout and "launch_server" not in done.stdout
     forced = plan("--force", hicache=300)
     assert forced.returncode == 0
-    assert "2,400 GB" in forced.stderr and "launch_server" in forced.stderr
+    assert "2,400 GB" in forced.stdout and "launch_server" in forced.stdout
 
 
 def test_a_server_that_does_not_answer_is_told(plan: Any) -> None:
@@ -100,3 +104,25 @@ def test_a_simulated_run_bears_the_forecast_out(plan: Any, tmp_path: Path) -> No
     figures = json.loads(done.stdout)
     forecast, simulated = figures["plan"]["span"], figures["simulated"]["seconds"]
     assert forecast["low"] <= simulated <= forecast["high"]
+
+
+def test_a_run_that_is_over_has_no_forecast(tmp_path: Path) -> None:
+    directory(tmp_path / "model", config=models.config("smollm2-135m"))
+    write_jsonl(tmp_path / "s.jsonl", questions(2))
+    recipe = write_recipe(
+        tmp_path / "recipe.yaml",
+        model=str(tmp_path / "model"),
+        engines=["http://127.0.0.1:9"],
+        datasets=[{"name": "d", "source": "s.jsonl"}],
+        plan={"gpu": "h200", "engine": "sglang", "loaded": "1GiB", "loads": [{"running": 8, "rate": 600}, {"running": 64, "rate": 2000}]},
+    )
+    assert in_process("prepare", recipe, "--out", tmp_path / "run").returncode == 0
+    planned = in_process("plan", recipe, "--out", tmp_path / "run")
+    page = planned.stdout
+    assert planned.returncode == 0, planned.stderr
+    assert "between" in page and "settled" not in page
+    folder = DatasetFolder(tmp_path / "run" / "d")
+    ids = [json.loads(line)["id"] for line in folder.prompts.read_text().splitlines()]
+    append(folder.journal, *(completion(n, 5, id=id) for n, id in enumerate(ids)))
+    page = in_process("plan", recipe, "--out", tmp_path / "run").stdout
+    assert "nothing is owed any more: the run is over" in page and "between" not in page and "settled" in page

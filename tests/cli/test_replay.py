@@ -27,8 +27,8 @@ def test_a_runs_own_engine_finds_its_rows_its_own(
 ) -> None:
     monkeypatch.setenv(KEY, embedded_server.key)
     done = in_process("verify", clean.run, "--only", "facts", "--replay", embedded_server.url, "--replay-rows", "10")
-    assert "verdict    same model" in done.stderr, done.stderr
-    assert "none of the likeliest, should be" in done.stderr and "replay-" not in done.stderr.split("fails")[-1]
+    assert "verdict    same model" in done.stdout, done.stderr
+    assert "none of the likeliest, should be" in done.stdout and "replay-" not in done.stdout.split("fails")[-1]
 
 
 @pytest.mark.embedded
@@ -83,6 +83,25 @@ def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
     done = in_process("verify", rows, "--replay", "http://127.0.0.1:9")
     assert done.returncode == 1
     assert done.stderr.startswith("error: no server answers at http://127.0.0.1:9"), done.stderr
+    assert "checks " in done.stdout and "replay     failed: no server answers" in done.stdout
+    assert "the engine failed: no server answers" in done.stdout
+    found = json.loads(in_process("verify", rows, "--replay", "http://127.0.0.1:9", "--json").stdout)
+    assert not found["passed"] and found["replay"] is None
+    assert found["replay_fault"]["message"].startswith("no server answers")
+    assert {check["name"] for check in found["checks"]} >= {"mask-gap", "duplicate"}
+
+
+@pytest.mark.embedded
+def test_the_small_model_by_its_name_and_the_file_of_model_for_the_embedded_engine(
+    tmp_path: Path, small_model: Path
+) -> None:
+    """For the tokenizer and for the engine; another file than it could be is refused by name."""
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": [1, 4093, 198, 57], "loss_mask": [0, 0, 1, 1]}])
+    for model in ("smollm2", small_model):
+        done = in_process("verify", rows, "--model", model, "--replay", "embedded", "--json")
+        found = json.loads(done.stdout)
+        assert found["replay"]["ids"] == 2 and found["replay_fault"] is None, done.stderr
+        assert "vocabulary" not in found["not_made"]
 
 
 def test_rows_under_a_penalty_are_not_judged(tmp_path: Path) -> None:

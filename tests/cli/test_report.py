@@ -25,8 +25,8 @@ def test_the_page_and_the_same_figures_as_json(folder: RunFolder) -> None:
     before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file()}
     ran = draftmill("report", folder.path)
     assert ran.returncode == 0 and ran.stdout == ""
-    assert f"{folder.path}/report.html" in ran.stderr and "9 prompts still owed" in ran.stderr
-    assert "the course of the run" in ran.stderr  # is not known
+    assert f"{folder.path}/report.html" in ran.stdout and "9 prompts still owed" in ran.stdout
+    assert "the course of the run" in ran.stdout  # is not known
     said = json.loads((folder.path / "report.json").read_text())
     assert [d["counted"] for d in said["figures"]["datasets"]] == [30, 0]
     assert (folder.path / "report.html").read_text().startswith("<!doctype html>")

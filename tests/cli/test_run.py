@@ -83,11 +83,11 @@ def test_a_second_run_does_nothing_and_an_export_takes_its_rows(recipe: Path) ->
     assert draftmill("run", recipe, "--out", out).returncode == 0
     before = (out / "chat" / "raw_responses.jsonl").read_bytes()
     again = draftmill("run", recipe, "--out", out)
-    assert again.returncode == 0 and "nothing to do" in again.stderr
+    assert again.returncode == 0 and "nothing to do" in again.stdout
     assert (out / "chat" / "raw_responses.jsonl").read_bytes() == before
     target = recipe.parent / "rows.jsonl"
     exported = draftmill("export", out, "--to", target, "--only", "turns")
-    assert exported.returncode == 0 and "6 rows" in exported.stderr
+    assert exported.returncode == 0 and "6 rows" in exported.stdout
     rows = read_jsonl(target)
     assert len(rows) == 6 and all(len(r["input_ids"]) == len(r["loss_mask"]) for r in rows)
     unknown = draftmill("export", out, "--only", "nope")
@@ -99,7 +99,7 @@ def test_a_limit_does_the_first_prompts_and_shows_one(recipe: Path) -> None:
     done = draftmill("run", recipe, "--out", out, "--limit", "3")
     assert done.returncode == 0, done.stderr
     assert [len(read_jsonl(out / n / "tokenized_data.jsonl")) for n in ("chat", "turns")] == [3, 3]
-    assert "⟦" in done.stderr and "14 prompts owed" in done.stderr
+    assert "⟦" in done.stdout and "14 prompts owed" in done.stdout
     assert draftmill("run", recipe, "--out", out).returncode == 0
     assert len(read_jsonl(out / "chat" / "tokenized_data.jsonl")) == 14
 
@@ -173,14 +173,18 @@ def test_an_interrupt_says_how_to_go_on(recipe: Path) -> None:
     out = recipe.parent / "run"
     write_jsonl(recipe.parent / "chat.jsonl", questions(200))
     process = subprocess.Popen(
-        command("run", recipe, "--out", out, "--concurrency", "2"), stderr=subprocess.PIPE, text=True, env=environment()
+        command("run", recipe, "--out", out, "--concurrency", "2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
     while process.poll() is None and count_lines(out / "chat" / "raw_responses.jsonl") < 3:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    page, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
-    assert re.search(r"\d+ prompts? owed; go on with: draftmill run ", told)
+    assert re.search(r"\d+ prompts? owed; go on with: draftmill run ", page)
     journal = read_jsonl(out / "chat" / "raw_responses.jsonl")
     assert len({line["id"] for line in journal}) == len(journal) >= 3
     assert read_jsonl(out / "events.jsonl")[-1]["message"] == "interrupted"

@@ -46,7 +46,9 @@ def events(run: Path) -> list[tuple[str, str]]:
 @pytest.fixture
 def serving(recipe: Path, tmp_path: Path) -> "Iterator[subprocess.Popen[str]]":
     words = command("serve", recipe, "--out", tmp_path / "run")
-    with subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             until(lambda: "KV cache" in dict(events(tmp_path / "run")) or process.poll() is not None)
             yield process
@@ -61,8 +63,8 @@ def test_it_serves_until_a_signal_and_leaves_nothing(
     everything = below(serving.pid)
     assert len(with_words("--port", str(port))) == 1 and len(everything) >= 2  # the guardian too
     serving.send_signal(number)
-    said = serving.communicate(timeout=60)[1]
-    assert serving.returncode == code, said
+    page, said = serving.communicate(timeout=60)
+    assert (serving.returncode, page) == (code, ""), said
     assert not any(map(alive, everything))
     assert "2,048 tokens: just as planned" in said and f"serving    http://127.0.0.1:{port}" in said
     assert events(tmp_path / "run")[-1] == ("ended", "by us; nothing of it is left")
@@ -98,7 +100,9 @@ def test_a_run_whose_server_is_killed_half_way_has_every_row_once(recipe: Path, 
     run = tmp_path / "run"
     journal = run / "chat" / "raw_responses.jsonl"
     words = command("run", recipe, "--out", run, "--serve")
-    with subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             until(
                 lambda: process.poll() is not None or (journal.exists() and len(journal.read_text().splitlines()) > 4)
@@ -106,13 +110,13 @@ def test_a_run_whose_server_is_killed_half_way_has_every_row_once(recipe: Path, 
             assert process.poll() is None, process.communicate()[1]
             (server,) = with_words("--port", str(port))
             os.kill(server, signal.SIGKILL)
-            said = process.communicate(timeout=300)[1]
+            page, said = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == 0, said
     assert (
         f"{PROMPTS} positions = {PROMPTS} counting + 0 surplus + 0 passed through + 0 error + 0 owed + 0 not needed"
-        in said
+        in page
     )
     assert [row["position"] for row in read_jsonl(run / "chat" / "tokenized_data.jsonl")] == list(range(PROMPTS))
     whole = Counter(line["id"] for line in map(json.loads, journal.read_text().splitlines()) if not line.get("partial"))

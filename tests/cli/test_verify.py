@@ -27,14 +27,14 @@ def rows_of(folder: Path, number: int) -> list[dict[str, Any]]:
 def test_a_file_of_ids_and_masks(tmp_path: Path, tokenizer_folder: Path) -> None:
     rows = rows_of(tokenizer_folder, 40)
     fine = in_process("verify", write_jsonl(tmp_path / "rows.jsonl", rows), "--model", tokenizer_folder)
-    assert (fine.returncode, fine.stdout) == (0, ""), fine.stderr
-    assert "nothing is above its threshold" in fine.stderr
-    assert "needs the prompts and the journal of a run" in fine.stderr
+    assert fine.returncode == 0, fine.stderr
+    assert "nothing is above its threshold" in fine.stdout
+    assert "needs the prompts and the journal of a run" in fine.stdout
 
     rows[7]["loss_mask"] = [0, *rows[7]["loss_mask"][:-1]]
     faulty = in_process("verify", write_jsonl(tmp_path / "rows.jsonl", rows), "--model", tokenizer_folder)
     assert faulty.returncode == 1
-    assert "mask-late" in faulty.stderr and "rows.jsonl:8" in faulty.stderr and "by 1" in faulty.stderr
+    assert "mask-late" in faulty.stdout and "rows.jsonl:8" in faulty.stdout and "by 1" in faulty.stdout
     allowed = in_process("verify", tmp_path / "rows.jsonl", "--threshold", "mask-late=1")
     assert allowed.returncode == 0, allowed.stderr
 
@@ -102,7 +102,7 @@ def test_special_tokens_in_what_users_typed_are_counted_and_shown(
     assert (check["count"], check["looked"]) == (1, 3)
     (example,) = check["examples"]
     assert "<|im_end|>" in json.dumps(example)
-    page = in_process("verify", tmp_path / "run").stderr
+    page = in_process("verify", tmp_path / "run").stdout
     assert "special-text" in page and "<|im_end|>" in page
 
 
@@ -116,5 +116,5 @@ def test_an_end_of_turn_inside_an_answer_is_counted_and_shown(tmp_path: Path, to
     (check,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "inner-end"]
     assert done.returncode == 1 and check["count"] == 2 and len(end) == 1
     assert "And on." in json.dumps(check["examples"])
-    page = in_process("verify", tmp_path / "rows.jsonl", "--model", tokenizer_folder).stderr
+    page = in_process("verify", tmp_path / "rows.jsonl", "--model", tokenizer_folder).stdout
     assert "inner-end" in page and "rows.jsonl:4" in page and "And on." in page

@@ -141,15 +141,17 @@ def test_a_run_whose_vllm_is_killed_half_way_has_every_row_once(tmp_path: Path) 
     run = tmp_path / "run"
     journal = run / "chat" / "raw_responses.jsonl"
     words = command("run", recipe, "--out", run, "--serve")
-    with subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             until(lambda: process.poll() is not None or lines(journal) > 12, START_SECONDS)
             os.kill(server(Launch(kind="vllm", model="", context=1, ports=(port,))), signal.SIGKILL)
-            said = process.communicate(timeout=START_SECONDS)[1]
+            page, said = process.communicate(timeout=START_SECONDS)
         finally:
             process.kill()
     assert process.returncode == 0, said
-    assert "60 positions = 60 counting + 0 surplus + 0 passed through + 0 error + 0 owed + 0 not needed" in said
+    assert "60 positions = 60 counting + 0 surplus + 0 passed through + 0 error + 0 owed + 0 not needed" in page
     assert [row["position"] for row in read_jsonl(run / "chat" / "tokenized_data.jsonl")] == list(range(60))
     whole = Counter(line["id"] for line in map(json.loads, journal.read_text().splitlines()) if not line.get("partial"))
     assert sorted(whole.values()) == [1] * 60

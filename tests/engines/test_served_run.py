@@ -120,7 +120,7 @@ def test_a_killed_run_continues_its_unfinished_answers(tmp_path: Path, tokenizer
     whole = {line["id"]: line for line in read_jsonl(journal) if not line.get("partial")}
     assert len(whole) == 4
     continued = [line for line in whole.values() if line.get("continued")]
-    assert continued and "continued" in done.stderr
+    assert continued and "continued" in done.stdout
     for line in continued:
         known = pieces[line["id"]]
         assert line["output_ids"][: len(known)] == known and line["continued"] >= len(known)

@@ -126,6 +126,10 @@ def test_a_damaged_line_is_told_with_its_place_and_its_position_is_owed_again(tm
         f"{folder.errors}:2: cannot be read: Expected `str`, got `int` - at `$.id`; one of 2 such lines; their prompts "
         "are left out, and owed unless answered in another line",
     ]
+    again = Completion(IDS[1], 1, 0, [9, 7, 2], 2, 3, Finish.STOP, 2, 0, 1.0, "e", 64)
+    folder.journal.write_bytes(folder.journal.read_bytes() + msgspec.json.encode(again) + b"\n")
+    told = unreadable(folder, load_standing(folder, vocab_size=100))
+    assert len(told) == 2 and all(line.endswith("settled without it") for line in told), told
     assert load_standing(folder, vocab_size=8).tally().owed == 2  # the id 8 lies outside such a vocabulary
 
 

@@ -79,6 +79,22 @@ def test_a_second_or_foreign_line_is_a_stray() -> None:
     assert dataset.strays == 4 and dataset.tokens(0) == 5
 
 
+def test_a_turn_whose_earlier_one_is_lost_is_an_orphan_and_drawn_again() -> None:
+    dataset = standing(1)
+    lines = [(1, 6, False), (0, 5, True), (1, 7, False), (2, 1, False)]  # of the first its turn 0 is damaged
+    taken = [dataset.done(msgspec.structs.replace(entry(0, n), turn=turn, more=more)) for turn, n, more in lines]
+    assert taken == [False, True, True, False]
+    assert (dataset.orphans, dataset.strays, dataset.tokens(0)) == (1, 1, 12)
+
+
+def test_the_limits_that_cut_answers_are_those_of_their_own_lines() -> None:
+    dataset = standing(4)
+    assert dataset.cut_at is None
+    for position, limit, finish in ((0, 64, Finish.LENGTH), (1, 900, Finish.STOP), (2, 128, Finish.LENGTH)):
+        dataset.done(msgspec.structs.replace(entry(position, 9), limit=limit, finish_reason=finish))
+    assert dataset.cut_at == (64, 128)
+
+
 def test_a_dataset_that_ends_below_its_budget_is_exhausted() -> None:
     dataset = standing(2, budget=100)
     dataset.done(entry(0, 5))

@@ -229,10 +229,24 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "kept as surplus",
     ),
     "answers truncated": (
-        run(engine(**BUSY), data=dataset(truncated=0.31, thinking=Thinking(100, 0.8, 28))),
+        run(engine(**BUSY), data=dataset(truncated=0.31, cut_at=(10_240, 10_240), thinking=Thinking(100, 0.8, 28))),
         Verdict.TRUNCATED,
         Level.WARN,
         "31% of B1's are cut by the limit of 10,240 tokens of lane short; 28% never leave their thinking",
+        "lanes.short.max_new_tokens",
+    ),
+    "cut by a limit that was raised since": (
+        run(engine(**BUSY), data=dataset(truncated=0.31, cut_at=(4096, 4096))),
+        Verdict.TRUNCATED,
+        Level.WARN,
+        "31% of B1's are cut by the limit of 4,096 tokens of lane short, which is 10,240 since",
+        "what is still to come may be longer",
+    ),
+    "cut by several limits": (
+        run(engine(**BUSY), data=dataset(truncated=0.31, cut_at=(4096, 10_240))),
+        Verdict.TRUNCATED,
+        Level.WARN,
+        "31% of B1's are cut by limits of 4,096 to 10,240 tokens of lane short",
         "lanes.short.max_new_tokens",
     ),
     "error burst": (
@@ -337,7 +351,7 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "unread.jsonl",
     ),
     "done, a few answers truncated": (
-        run(phase=Phase.ENDED, data=dataset(owed=0, answers=8, truncated=0.5)),
+        run(phase=Phase.ENDED, data=dataset(owed=0, answers=8, truncated=0.5, cut_at=(10_240, 10_240))),
         Verdict.TRUNCATED,
         Level.WARN,
         "50% of B1's are cut by the limit of 10,240 tokens of lane short",
@@ -348,6 +362,13 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         Verdict.ENDED,
         Level.INFO,
         "no run of this version, and no dataset",
+        "",
+    ),
+    "an engine that was not heard for a while": (
+        run(engine(time=NOW - 40, in_flight=8, cap=8)),
+        Verdict.ENGINE_DOWN,
+        Level.INFO,
+        "http://a does not say what it is doing, and was heard 40s ago",
         "",
     ),
     "adopted in part": (

@@ -19,14 +19,15 @@ from tests.watch.folders import append, completion, failure, prompt_id, write_pr
 PROMPTS = 8
 numbers = st.integers(0, PROMPTS - 1)
 plain = st.builds(
-    lambda n, tokens, finish, redrawn, continued: completion(
-        n, tokens, finish_reason=finish, redrawn=redrawn, continued=continued
+    lambda n, tokens, finish, redrawn, continued, limit: completion(
+        n, tokens, finish_reason=finish, redrawn=redrawn, continued=continued, limit=limit
     ),
     numbers,
     st.integers(0, 300),
     st.sampled_from([Finish.STOP, Finish.LENGTH]),
     st.booleans(),
     st.sampled_from([0, 4]),
+    st.sampled_from([300, 400, 500]),
 )
 partial = st.builds(
     lambda n, tokens, before: completion(n, tokens, partial=True, continued=before, finish_reason=Finish.ABORT),
@@ -60,8 +61,8 @@ def compare(folder: DatasetFolder, positions: Positions, samples: int | None, bu
     assert positions.tally() == standing.tally()
     assert positions.rows == sum(len(turns) or 1 for _, turns in standing.counting())
     assert positions.finishes == standing.finishes
-    said = (positions.continued, positions.redrawn, positions.strays)
-    assert said == (standing.continued, standing.redrawn, standing.strays)
+    said = (positions.continued, positions.redrawn, positions.strays, positions.orphans, positions.cut_at)
+    assert said == (standing.continued, standing.redrawn, standing.strays, standing.orphans, standing.cut_at)
     assert positions.generated == positions.lengths.total
 
 

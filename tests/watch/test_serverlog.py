@@ -65,6 +65,20 @@ def test_of_the_engine_that_says_nothing_itself(tmp_path: Path) -> None:
     assert [e.running for e in watch.refresh().engines] == [3, 52]
 
 
+def test_of_an_engine_that_is_away_its_log_tells_only_what_was(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    log = GOLDEN / "sglang-0.4.6.log"
+    said = ServerLog(log).refresh().time
+    append(folder.load, load(said + 90, in_flight=149, cap=150, running=None))
+    now = said + 91
+    watch = RunWatch(tmp_path, now=lambda: now, logs=[ServerLog(log)])
+    (engine,) = watch.refresh().engines
+    assert (engine.in_flight, engine.running, engine.kv_use) == (149, None, None), "nothing was written for a minute"
+    append(folder.load, load(said + 92, state="lost", running=None))
+    (engine,) = watch.refresh().engines
+    assert (engine.state, engine.running) == ("lost", None)
+
+
 def test_of_a_folder_without_any_load(tmp_path: Path) -> None:
     """The reference run's question: 864 tok/s, what is the bottleneck?"""
     append(tmp_path / "B1" / "raw_responses.jsonl", {"completion_tokens": 9, "prompt_tokens": 3})

@@ -17,7 +17,7 @@ from draftmill.records import Finish
 from draftmill.watch.completions import Completions
 from draftmill.watch.diagnosis import diagnose
 from draftmill.watch.figures import DatasetFigures, Phase
-from draftmill.watch.finding import Level
+from draftmill.watch.finding import Level, Verdict
 from draftmill.watch.stats import RunWatch
 from tests.render import families as fixtures
 from tests.watch.folders import NOW, append, begin, completion, done, event, failure, load, write_prompts
@@ -269,6 +269,34 @@ def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
     assert engines.keys() == {"http://a", "http://b"}
     assert (engines["http://a"].state, engines["http://a"].why, engines["http://a"].running) == ("lost", "reset", None)
     assert engines["http://b"].state == "absent"
+
+
+def test_figures_of_an_engine_that_is_silent_are_not_those_of_now(tmp_path: Path) -> None:
+    """A server that hangs while it is started again answers no question for half a minute."""
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 90, "milling"))
+    append(folder.load, done(NOW - 30, d=(0, 0, 0, 0)), load(NOW - 30, generation_rate=9.0))
+    now = NOW - 28
+    watched = RunWatch(tmp_path, now=lambda: now)
+    (engine,) = watched.refresh().engines
+    assert (engine.running, engine.rate, engine.in_flight) == (8, 9.0, 8)
+    now = NOW
+    figures = watched.refresh()
+    (engine,) = figures.engines
+    assert (engine.state, engine.running, engine.kv_use, engine.rate, figures.server_rate) == ("open", *[None] * 4)
+    assert engine.in_flight == 8, "is our own"
+
+
+def test_damage_that_was_made_up_for_keeps_no_run_from_being_complete(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 2})
+    append(folder.events, event(NOW - 9, "milling"), event(NOW - 5, "ended", "run", "every prompt … is settled"))
+    append(folder.dataset("d").journal, completion(0), b'{"id": "torn\n')
+    settle(folder, "d")
+    assert "1 prompt still owed" in diagnose(watch(folder).refresh())[0].message
+    append(folder.dataset("d").journal, completion(1))
+    settle(folder, "d")
+    levels = {finding.verdict: finding.level for finding in diagnose(watch(folder).refresh())}
+    assert levels == {Verdict.UNREAD: Level.WARN, Verdict.ENDED: Level.GOOD}
 
 
 def test_what_was_wrong_with_an_engine_is_forgotten_at_the_next_start(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from draftmill.cli.console import advise, count, err, label, many, table
+from rich.table import Table
+
+from draftmill.cli.console import advise, count, label, many, say, table
 from draftmill.mill.prepared import NOT_SAMPLED, UNREAD, Prepared
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -13,16 +15,16 @@ _NAMED = 3  # long prompts that are named
 
 def show(reports: Mapping[str, Prepared]) -> None:
     """Print the report of every dataset."""
-    err.print()
-    err.print(_rows(reports))
-    err.print()
-    err.print(_prompts(reports))
-    err.print()
+    say()
+    say(_rows(reports))
+    say()
+    say(_prompts(reports))
+    say()
     for name, report in reports.items():
         _notes(name, report)
 
 
-def _rows(reports: Mapping[str, Prepared]) -> object:
+def _rows(reports: Mapping[str, Prepared]) -> Table:
     """Rows in = prompts + what was dropped, by reason."""
     reasons = Counter[str]()
     for report in reports.values():
@@ -47,7 +49,7 @@ def _rows(reports: Mapping[str, Prepared]) -> object:
     return table(columns, lines, total=whole if len(reports) > 1 else (), spare=("format",))
 
 
-def _prompts(reports: Mapping[str, Prepared]) -> object:
+def _prompts(reports: Mapping[str, Prepared]) -> Table:
     bins = _bins(reports)
     tokens = f"{bins[0]:,} … {bins[-1]:,} tokens" if bins else "tokens"
     columns = [("dataset", ""), (tokens, ""), ("mean", "right"), ("longest", "right"), ("turns", "right")]

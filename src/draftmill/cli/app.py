@@ -23,7 +23,7 @@ from draftmill.cli import (
     serve,
     verify,
 )
-from draftmill.cli.console import say_error
+from draftmill.cli.console import label, say_error
 from draftmill.errors import DraftmillError, StorageError
 
 app = typer.Typer(
@@ -70,6 +70,10 @@ def main() -> None:
     """Run the command line. Exit statuses: 0 what was promised holds, 1 it does not, 2 usage, 130 interrupted."""
     try:
         app()
+    except SystemExit as end:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # typer says nothing of Ctrl-C
+            label("stopped", "interrupted", style="yellow")
+        raise
     except DraftmillError as error:
         say_error(error)
         sys.exit(error.exit_code)

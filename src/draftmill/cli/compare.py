@@ -64,6 +64,7 @@ def compare(
     import msgspec
 
     from draftmill.cli import compare_page
+    from draftmill.cli.console import result
     from draftmill.cli.sides import side
     from draftmill.compare import comparison
 
@@ -82,7 +83,8 @@ def compare(
     comparison.write(done, out)
     if json:
         typer.echo(msgspec.json.encode(done).decode())
-    compare_page.show(done, out)
+    with result(json=json):
+        compare_page.show(done, out)
     raise typer.Exit(0 if done.passed else 1)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from draftmill.cli.console import advise, count, duration, err, label, many, table
+from draftmill.cli.console import advise, count, duration, label, many, say, table
 from draftmill.compare.comparison import Comparison, Side
 from draftmill.compare.hear import Plan
 from draftmill.compare.verdict import Effect, Kind, Verdict
@@ -46,18 +46,18 @@ def progress() -> Callable[[str, int, int], None]:
 
 
 def show(done: Comparison, out: Path) -> None:
-    """Print the page on stderr."""
-    err.print()
+    """Print the page."""
+    say()
     for name, side in (("A", done.a), ("B", done.b)):
         label(name, _side(side, done.prompts))
     label("scored", f"{many(done.scored, 'token')} of both, {done.top} likeliest ids each, in {duration(done.seconds)}")
-    err.print()
+    say()
     for kind, what, base, apart in _TABLES:
         headings = (base, apart, "excess" if kind is Kind.DISTANCE else "shift", "interval", "passes")
         columns = [(what, ""), ("unit", ""), *((heading, "right") for heading in headings), ("", "")]
         lines = [_line(effect) for effect in done.effects if effect.kind is kind]
-        err.print(table(columns, lines, spare=("unit", "passes")))
-        err.print()
+        say(table(columns, lines, spare=("unit", "passes")))
+        say()
     if done.partings:
         shares = ", ".join(f"{p.share:.0%} by id {p.ids}" for p in done.partings)
         last = done.partings[-1]

@@ -1,9 +1,11 @@
 """How draftmill looks in a terminal: quiet, aligned, and the same in every verb."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,13 +19,37 @@ if not out.is_terminal:
     out.width = 200
 
 _LABEL_WIDTH = 10
+_spoken_to: ContextVar[Console] = ContextVar("spoken_to", default=err)  # other threads tell on stderr
+
+
+@contextmanager
+def result(*, json: bool = False) -> Iterator[None]:
+    """What is said meanwhile is what the verb was asked for: it goes to stdout, or beside its JSON to stderr.
+
+    All else that a verb says, progress, warnings and errors, goes to stderr.
+    """
+    before = _spoken_to.set(err if json else out)
+    try:
+        yield
+    finally:
+        _spoken_to.reset(before)
+
+
+def say(what: RenderableType = "", *, markup: bool = True, end: str = "\n") -> None:
+    """Print something: on stdout within ``result``, else on stderr."""
+    _spoken_to.get().print(what, markup=markup, end=end)
+
+
+def width() -> int:
+    """How wide that is which ``say`` prints to."""
+    return _spoken_to.get().width
 
 
 def label(name: str, text: str, *, style: str = "") -> None:
-    """One line of a run's story on stderr: what it is about, then what happened."""
+    """One line of a story: what it is about, then what happened."""
     line = Text(f"  {name:<{_LABEL_WIDTH}} ", style="dim")
     line.append(text, style=style or "default")
-    err.print(line)
+    say(line)
 
 
 def say_error(error: DraftmillError) -> None:
@@ -37,7 +63,7 @@ def say_error(error: DraftmillError) -> None:
 
 def advise(text: str) -> None:
     """What to do next."""
-    err.print(Text.assemble(("  → ", "cyan"), text))
+    say(Text.assemble(("  → ", "cyan"), text))
 
 
 def command(*words: object) -> str:
@@ -75,7 +101,7 @@ def _fitting(headings: list[str], lines: list[list[str]], spare: Sequence[str]) 
     widths = [max(len(line[i]) for line in [headings, *lines]) + 2 for i in range(len(headings))]
     kept = list(range(len(headings)))
     for name in spare:
-        if sum(widths[i] for i in kept) <= err.width:
+        if sum(widths[i] for i in kept) <= width():
             break
         kept.remove(headings.index(name))
     return kept

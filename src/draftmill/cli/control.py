@@ -33,7 +33,7 @@ def control(
 
     Example: draftmill control runs/kimi --engine http://10.0.0.2:30000 --budget chat=12M
     """
-    from draftmill.cli.console import label
+    from draftmill.cli.console import label, result
     from draftmill.journal.folder import RunFolder
     from draftmill.journal.lock import is_held
     from draftmill.ledger.control import steer
@@ -44,13 +44,16 @@ def control(
     engines |= dict(map(_engine, engine or ()))
     now, after = steer(folder, pause=pause, concurrency=concurrency, budget=budget, engines=engines, clear=clear)
     held = is_held(folder.lock)
-    for line in now.text().splitlines():
-        label("control", line)
-    if now == Control():
-        label("control", "nothing but what the recipe says")
     if not after.engines:
         label("control", "no engine is left: nothing is generated until one is put in", style="yellow")
-    label("run", "is on and follows within a second or two" if held else "is not on: this holds from its next start")
+    with result():
+        for line in now.text().splitlines():
+            label("control", line)
+        if now == Control():
+            label("control", "nothing but what the recipe says")
+        label(
+            "run", "is on and follows within a second or two" if held else "is not on: this holds from its next start"
+        )
 
 
 def _engine(text: str) -> "tuple[str, Wish]":

@@ -9,6 +9,8 @@ from draftmill.cli.options import Json, Only
 
 if TYPE_CHECKING:
     from draftmill.compare.diff import Change, DatasetDiff, Diff
+    from draftmill.compare.opened import OpenedRun
+    from draftmill.ledger.standing import Limits
 
 _WIDEST = 40  # characters of a value on the page
 _SHOWN = 12  # settings on the page
@@ -26,7 +28,7 @@ def diff(
     number of samples does not matter. Files are read only; both runs may be on.
 
     Ends with 0 where nothing differs that can change the rows, with 1 where
-    something does.
+    something does, with 2 where that cannot be told.
 
     Example: draftmill diff runs/kimi runs/kimi-fp8
 
@@ -34,6 +36,26 @@ def diff(
     """
     import msgspec
 
+    from draftmill.cli.console import result, say_error
+    from draftmill.errors import DraftmillError
+
+    try:
+        found, unread, cut = _compared(run1, run2, tuple(only or ()))
+    except DraftmillError as error:  # 1 would say that they differ
+        say_error(error)
+        raise typer.Exit(2) from None
+    if json:
+        typer.echo(msgspec.json.encode(msgspec.to_builtins(found) | {"unread": unread, "cut_at": cut}).decode())
+    with result(json=json):
+        show(found, unread, cut)
+    raise typer.Exit(1 if found.differs else 0)
+
+
+_Cut = dict[str, "tuple[Limits | None, Limits | None]"]
+
+
+def _compared(run1: Path, run2: Path, only: tuple[str, ...]) -> "tuple[Diff, list[str], _Cut]":
+    """What differs, the lines of either run that cannot be read, and by dataset at which limits answers were cut."""
     from draftmill.compare.diff import diff as compare
     from draftmill.compare.opened import open_run
     from draftmill.errors import RunError, UsageFault
@@ -41,22 +63,26 @@ def diff(
     for run in (run1, run2):
         if not run.exists():
             raise UsageFault(f"{run}: no such folder", "give two folders that `draftmill run` made")
-    one, other = (open_run(run, tuple(only or ())) for run in (run1, run2))
-    for name in only or ():
+    one, other = open_run(run1, only), open_run(run2, only)
+    for name in only:
         if name not in one.datasets and name not in other.datasets:
             raise UsageFault(f"neither run has prompts of a dataset {name!r}")
     if not one.datasets and not other.datasets:
         raise RunError(f"{run1} and {run2}: neither has prompts yet", "make some with `draftmill prepare`")
     found = compare(one, other)
-    if json:
-        typer.echo(msgspec.json.encode(found).decode())
-    show(found)
-    raise typer.Exit(1 if found.differs else 0)
+    cut = {name: (one.datasets[name].standing.cut_at, other.datasets[name].standing.cut_at) for name in found.datasets}
+    return found, [*_unread(one), *_unread(other)], cut
 
 
-def show(found: "Diff") -> None:
+def _unread(run: "OpenedRun") -> list[str]:
+    from draftmill.ledger.standing import unreadable
+
+    return [line for d in run.datasets.values() for line in unreadable(d.files, d.standing)]
+
+
+def show(found: "Diff", unread: list[str], cut: _Cut) -> None:
     """Print what differs, what it means, and what to do next."""
-    from draftmill.cli.console import advise, err, label
+    from draftmill.cli.console import advise, label, say
 
     label("run 1", found.runs[0])
     label("run 2", found.runs[1])
@@ -66,9 +92,11 @@ def show(found: "Diff") -> None:
     for run, names in zip(("run 1", "run 2"), found.only, strict=True):
         if names:
             label("datasets", f"only {run} has {', '.join(names)}", style="yellow")
-    err.print()
+    for line in unread:
+        label("unread", line, style="yellow")
+    say()
     _show_pairs(found.datasets)
-    _show_lengths(found.datasets)
+    _show_lengths(found.datasets, cut)
     for name, dataset in found.datasets.items():
         _show_examples(name, dataset)
         _show_states(name, dataset)
@@ -135,7 +163,7 @@ def _value(value: Any) -> str:
 
 
 def _show_pairs(datasets: "dict[str, DatasetDiff]") -> None:
-    from draftmill.cli.console import count, err, table
+    from draftmill.cli.console import count, say, table
 
     columns = [("dataset", "")] + [
         (heading, "right")
@@ -156,17 +184,18 @@ def _show_pairs(datasets: "dict[str, DatasetDiff]") -> None:
         first = f"{p.divergence[1]:,.0f}" if p.divergence else "–"
         numbers = (p.both, p.only_one, p.only_other, p.other_prompt, p.compared)
         lines.append((name, *map(count, numbers), share, first))
-    err.print(table(columns, lines, spare=("from id (median)",)))
-    err.print()
+    say(table(columns, lines, spare=("from id (median)",)))
+    say()
 
 
-def _show_lengths(datasets: "dict[str, DatasetDiff]") -> None:
+def _show_lengths(datasets: "dict[str, DatasetDiff]", cut: _Cut) -> None:
     import msgspec
 
-    from draftmill.cli.console import count, err, table
+    from draftmill.cli.console import count, say, table
 
     columns = [("dataset", ""), ("run", "")] + [
-        (heading, "right") for heading in ("answers", "mean", "p10", "p50", "p90", "longest", "truncated", "errors")
+        (heading, "right")
+        for heading in ("answers", "mean", "p10", "p50", "p90", "longest", "truncated", "at limit", "errors")
     ]
     lines = []
     for name, d in datasets.items():
@@ -174,9 +203,25 @@ def _show_lengths(datasets: "dict[str, DatasetDiff]") -> None:
             errors = sum(shares[i] for kind, shares in d.shares.items() if kind.startswith("error "))
             truncated = d.shares.get("truncated", (0.0, 0.0))[i]
             figures = [count(value) for value in msgspec.structs.astuple(lengths)] if lengths else ["–"] * 6
-            lines.append((name if i == 0 else "", str(i + 1), *figures, f"{truncated:.1%}", f"{errors:.1%}"))
-    err.print(table(columns, lines, spare=("p10", "longest")))
-    err.print()
+            lines.append(
+                (
+                    name if i == 0 else "",
+                    str(i + 1),
+                    *figures,
+                    f"{truncated:.1%}",
+                    _limits(cut[name][i]),
+                    f"{errors:.1%}",
+                )
+            )
+    say(table(columns, lines, spare=("p10", "longest")))
+    say()
+
+
+def _limits(cut_at: "Limits | None") -> str:
+    """Those that cut answers, which need not be the recipe's of today."""
+    from draftmill.cli.console import count
+
+    return "–" if cut_at is None else "–".join(dict.fromkeys(map(count, cut_at)))
 
 
 def _show_examples(name: str, d: "DatasetDiff") -> None:

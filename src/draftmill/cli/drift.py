@@ -52,6 +52,7 @@ def drift(
     """
     import msgspec
 
+    from draftmill.cli.console import result
     from draftmill.mill import judged as judging
 
     progress, most = _progress(), _count(sample)
@@ -69,7 +70,8 @@ def drift(
         judged = judging.recordings(recipe, sample=most, tell=progress)
     if json:
         typer.echo(msgspec.json.encode({name: as_json(j) for name, j in judged.items()}).decode())
-    show(judged)
+    with result(json=json):
+        show(judged)
     raise typer.Exit(0 if any(j.figure.answers for j in judged.values()) else 1)
 
 
@@ -82,7 +84,7 @@ def as_json(judged: "Judged") -> dict[str, Any]:
 
 def show(judged: "dict[str, Judged]") -> None:
     """Print the table, the reasons, what could not be judged, and the first examples."""
-    from draftmill.cli.console import advise, count, err, label, table
+    from draftmill.cli.console import advise, count, label, say, table
 
     columns = [("dataset", "")] + [(h, "right") for h in ("rows", "answers", "other ids", "share", "not judged")]
     rows = [
@@ -96,9 +98,9 @@ def show(judged: "dict[str, Judged]") -> None:
         )
         for name, j in judged.items()
     ]
-    err.print()
-    err.print(table(columns, rows, spare=("rows",)))
-    err.print()
+    say()
+    say(table(columns, rows, spare=("rows",)))
+    say()
     for name, j in judged.items():
         for line in j.notes:
             label("note", f"{name}: {line}", style="yellow")

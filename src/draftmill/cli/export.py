@@ -19,19 +19,19 @@ def export(
 
     Example: draftmill export runs/kimi --format jsonl --to data/kimi.jsonl
     """
-    from draftmill.cli.console import count, label, many
+    from draftmill.cli.console import count, label, many, result
     from draftmill.export.jsonl import export_jsonl, formats
 
     if format not in formats:
         raise typer.BadParameter(f"{format!r} is not known; there is {', '.join(formats)}", param_hint="--format")
     target = to or run / "export" / "rows.jsonl"
     report = export_jsonl(run, target, only=tuple(only or ()), drop=tuple(drop or ()))
-    for name, kept in report.rows.items():
-        label(name, many(kept, "row"))
-    for reason, dropped in report.dropped.items():
-        label("dropped", f"{many(dropped, 'row')}: {reason}", style="yellow")
     for note in report.notes:
         label("incomplete", note, style="yellow")
-    label(
-        "written", f"{many(sum(report.rows.values()), 'row')}, {count(report.supervised)} supervised tokens: {target}"
-    )
+    with result():
+        for name, kept in report.rows.items():
+            label(name, many(kept, "row"))
+        for reason, dropped in report.dropped.items():
+            label("dropped", f"{many(dropped, 'row')}: {reason}", style="yellow")
+        written = f"{many(sum(report.rows.values()), 'row')}, {count(report.supervised)} supervised tokens"
+        label("written", f"{written}: {target}")

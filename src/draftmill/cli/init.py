@@ -16,7 +16,7 @@ def init(
 
     Example: draftmill init recipe.yaml
     """
-    from draftmill.cli.console import advise, command, label
+    from draftmill.cli.console import advise, command, label, result
 
     template = examples.RECIPE
     try:
@@ -26,5 +26,6 @@ def init(
         raise StorageError(f"{path}: exists already and is left as it is", "give another path") from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
-    label("recipe", f"{path} written")
-    advise(f"edit it, then look at the data with: {command('draftmill', 'prepare', path)}")
+    with result():
+        label("recipe", f"{path} written")
+        advise(f"edit it, then look at the data with: {command('draftmill', 'prepare', path)}")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from draftmill.cli.console import err, label
+from draftmill.cli.console import label, say
 
 if TYPE_CHECKING:
     from draftmill.capacity.launch import Launch
@@ -105,7 +105,7 @@ def refused(sheet: "Sheet", *, force: bool) -> bool:
     from draftmill.cli import plan_page
 
     plan_page.refusals(sheet, force=force)
-    err.print()
+    say()
     return bool(sheet.refusals) and not force
 
 

@@ -57,7 +57,7 @@ def plan(
 
     from draftmill import recipe as recipes
     from draftmill.cli import plan_page, simulation
-    from draftmill.cli.console import command
+    from draftmill.cli.console import command, result
     from draftmill.plan.sheet import draw
 
     laid = overrides(only=only, samples=samples, budget=budget, concurrency=concurrency, max_new_tokens=max_new_tokens)
@@ -70,17 +70,21 @@ def plan(
     variants = {name: draw(other, facts, demands) for name, other in _variants(settings, what_if or []).items()}
     figures = {name: as_json(each) for name, each in {"plan": sheet, **variants}.items()}
     figures["plan"]["datasets"] = [demand_as_json(d) for d in demands]
-    plan_page.show(sheet, facts, demands)
-    if variants:
-        plan_page.side_by_side({"plan": sheet, **variants})
+    with result(json=json):
+        plan_page.show(sheet, facts, demands)
+        if variants:
+            plan_page.side_by_side({"plan": sheet, **variants})
     if simulate:
-        report = simulation.show(loaded, sheet, facts, demands, svg or folder / "plan.svg")
+        report = simulation.play(loaded, sheet, facts, demands)
+        with result(json=json):
+            simulation.show(report, sheet, facts, svg or folder / "plan.svg")
         figures["simulated"] = {"seconds": report.seconds, "rate": report.rate, "recomputed": report.recomputed}
     if json:
         typer.echo(msgspec.json.encode(figures).decode())
     laid_over = [word for text in with_ or [] for word in ("--with", text)]
     serve = command("draftmill", "serve", recipe, *(("--out", out) if out else ()), *laid_over)
-    plan_page.ending(sheet, facts, serve, force=force)
+    with result(json=json):
+        plan_page.ending(sheet, facts, serve, force=force)
     raise typer.Exit(0 if force or not sheet.refusals else 1)
 
 

@@ -8,7 +8,7 @@ from draftmill.capacity.duration import Span
 from draftmill.capacity.headroom import GIB, gib
 from draftmill.capacity.host import GB, ONE_SENTENCE, in_all
 from draftmill.capacity.kv import whole
-from draftmill.cli.console import advise, count, duration, err, label, many, table
+from draftmill.cli.console import advise, count, duration, label, many, say, table
 from draftmill.plan.demand import Demand
 from draftmill.plan.facts import Facts
 from draftmill.plan.sheet import Sheet
@@ -17,11 +17,13 @@ _NAMES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
 
 
 def show(sheet: Sheet, facts: Facts, demands: Sequence[Demand]) -> None:
-    """Print the page on stderr, down to the notes."""
+    """Print the page, down to the notes."""
     server(sheet, facts)
     _datasets(sheet, demands)
     label("binds", sheet.binds)
-    if sheet.span:
+    if demands and all(demand.settled for demand in demands):
+        label("forecast", "nothing is owed any more: the run is over")
+    elif sheet.span:
         label(
             "forecast", f"{_hours(sheet.span.seconds)}, between {_hours(sheet.span.low)} and {_hours(sheet.span.high)}"
         )
@@ -41,10 +43,10 @@ def ending(sheet: Sheet, facts: Facts, serve: str, *, force: bool) -> None:
     if "embedded" in facts.kinds and sheet.engine == "llamacpp":
         advise("`draftmill run` starts this engine by itself")
         return
-    err.print()
+    say()
     for line in sheet.launch:
-        err.print(Text(f"  {line}"))
-    err.print()
+        say(Text(f"  {line}"))
+    say()
     advise(f"`{serve}` starts that, says how far off this plan was, and keeps it alive")
 
 
@@ -59,16 +61,16 @@ def side_by_side(sheets: Mapping[str, Sheet]) -> None:
     """Variants as columns."""
     names = list(sheets)
     rows = [(heading, *(figure(sheet) for sheet in sheets.values())) for heading, figure in _FIGURES]
-    err.print()
-    err.print(table([("", ""), *((name, "right") for name in names)], rows))
-    err.print()
+    say()
+    say(table([("", ""), *((name, "right") for name in names)], rows))
+    say()
     for name, sheet in sheets.items():
         if name != "plan":
             for refused in sheet.refusals:
                 label("refused", f"{name}: {refused.message}", style="yellow")
     if any(s.settings.hicache for s in sheets.values()) and not sheets["plan"].settings.hicache:
         label("host", ONE_SENTENCE)
-    err.print()
+    say()
 
 
 def server(sheet: Sheet, facts: Facts) -> None:
@@ -144,27 +146,27 @@ def _datasets(sheet: Sheet, demands: Sequence[Demand]) -> None:
             (
                 d.name,
                 "?" if d.available is None else count(d.available),
-                count(d.needed),
+                "settled" if d.settled else count(d.needed),
                 f"⌀ {count(d.prompt)} {d.prompt_from}",
                 f"⌀ {count(d.answers.mean)} {d.answers_from}",
                 count(d.tokens),
                 str(round(share.at_once)) if share else "–",
-                _time(share.span) if share else "–",
+                _time(share.span) if share and not d.settled else "–",
             )
         )
     headings = ("prompts", "needed", "prompt", "answer", "tokens", "at once", "time")
     total = (
         "all",
         "",
-        count(sum(d.needed for d in demands)),
+        count(sum(d.needed for d in demands if not d.settled)),
         "",
         "",
         count(sum(d.tokens for d in demands)),
         "",
         _time(sheet.span),
     )
-    err.print()
-    err.print(
+    say()
+    say(
         table(
             [("dataset", ""), *((h, "right") for h in headings)],
             rows,
@@ -172,7 +174,7 @@ def _datasets(sheet: Sheet, demands: Sequence[Demand]) -> None:
             spare=("prompts", "at once", "prompt"),
         )
     )
-    err.print()
+    say()
 
 
 def _disk(sheet: Sheet, facts: Facts) -> str:

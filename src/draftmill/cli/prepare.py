@@ -26,7 +26,7 @@ def prepare(
 
     from draftmill import recipe as recipes
     from draftmill.cli import account
-    from draftmill.cli.console import advise, command
+    from draftmill.cli.console import advise, command, result
     from draftmill.cli.run import interruptible
     from draftmill.cli.story import Story
     from draftmill.mill.run import open_run
@@ -39,8 +39,9 @@ def prepare(
     if json:
         figures = {name: msgspec.to_builtins(r) | {"findings": found[name]} for name, r in reports.items()}
         typer.echo(msgspec.json.encode(figures).decode())
-    account.show(reports)
-    if any(r.unread for r in reports.values()):
-        advise(f"every unread row, with its file and line: {folder}/*/unread.jsonl")
     again = command("draftmill", "run", recipe, "--out", folder, "--native-tools" if native_tools else "")
-    advise(f"generate with: {again}")
+    with result(json=json):
+        account.show(reports)
+        if any(r.unread for r in reports.values()):
+            advise(f"every unread row, with its file and line: {folder}/*/unread.jsonl")
+        advise(f"generate with: {again}")

@@ -18,15 +18,17 @@ def quickstart(
     Example: draftmill quickstart --out runs/quickstart
     """
     from draftmill import recipe as recipes
+    from draftmill.cli.console import result
     from draftmill.cli.run import finish, mill
     from draftmill.mill.loop import Limits
 
     base = examples.QUICKSTART
     recipe = base / "recipe.yaml"
-    result = mill(recipes.load(recipe), base, out, Limits(), examples=0)
-    if result.start.answers:
-        _show_one(recipe, out)
-    raise typer.Exit(finish(result, f"draftmill quickstart --out {out}", out))
+    done = mill(recipes.load(recipe), base, out, Limits(), examples=0)
+    if done.start.answers:
+        with result():
+            _show_one(recipe, out)
+    raise typer.Exit(finish(done, f"draftmill quickstart --out {out}", out))
 
 
 def _show_one(recipe: Path, out: Path) -> None:

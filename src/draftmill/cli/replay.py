@@ -21,15 +21,22 @@ _COLOURS = {
 
 
 def replaying(
-    engine: str, rows: int | None, seed: int | None, sampling: str | None, api_key_env: str | None, data: Path
+    engine: str,
+    rows: int | None,
+    seed: int | None,
+    sampling: str | None,
+    api_key_env: str | None,
+    data: Path,
+    model: str | None,
 ) -> "Replaying":
-    """The engine that an option names: a URL, ``embedded``, or a ``.gguf`` file for the embedded one."""
+    """The engine that an option names: a URL, ``embedded``, or a ``.gguf`` file for the embedded one. ``model`` is what
+    the command line says that a file's ids are of."""
     from draftmill.verify.replaying import ROWS, Replaying
 
     recipe = _recipe(data)
     if recipe and sampling:
         raise typer.BadParameter("does not apply here: the run knows how it sampled", param_hint="--sampling")
-    spec, gguf = _engine(engine, recipe, api_key_env)
+    spec, gguf = _engine(engine, recipe, api_key_env, model)
     return Replaying(spec, gguf, rows or ROWS, seed or 0, _sampling(sampling or ""), _progress())
 
 
@@ -64,7 +71,17 @@ def _recipe(data: Path) -> "Recipe | None":
     return Recipe.model_validate(settings.recipe) if settings else None
 
 
-def _engine(text: str, recipe: "Recipe | None", api_key_env: str | None) -> "tuple[EngineSpec, Path | None]":
+def tokenizer_of(model: str | None) -> str | None:
+    """Where the tokenizer of a model lies that is named as in a recipe."""
+    from draftmill.engines.small_model import small_model
+    from draftmill.recipe import SMALL_MODEL
+
+    return str(small_model()) if model == SMALL_MODEL else model
+
+
+def _engine(
+    text: str, recipe: "Recipe | None", api_key_env: str | None, model: str | None
+) -> "tuple[EngineSpec, Path | None]":
     from pydantic import ValidationError
 
     from draftmill.recipe import EMBEDDED, EngineSpec
@@ -74,7 +91,7 @@ def _engine(text: str, recipe: "Recipe | None", api_key_env: str | None) -> "tup
         return EngineSpec(kind="embedded"), Path(text)
     if text == EMBEDDED:
         spec = next((spec for spec in own if spec.kind == EMBEDDED), EngineSpec(kind="embedded"))
-        return spec, Path(spec.gguf) if spec.gguf else _model_of(recipe)
+        return spec, Path(spec.gguf) if spec.gguf else _model_of(recipe.model if recipe else model)
     try:
         spec = EngineSpec.model_validate({"url": text})
     except ValidationError:
@@ -85,15 +102,11 @@ def _engine(text: str, recipe: "Recipe | None", api_key_env: str | None) -> "tup
     return (spec.model_copy(update={"api_key_env": api_key_env}) if api_key_env else spec), None
 
 
-def _model_of(recipe: "Recipe | None") -> Path:
-    """The GGUF file that a recipe's model is."""
-    from draftmill.engines.small_model import small_model
-    from draftmill.recipe import SMALL_MODEL
-
-    if recipe and recipe.model == SMALL_MODEL:
-        return small_model()
-    if recipe and recipe.model.endswith(".gguf"):
-        return Path(recipe.model)
+def _model_of(model: str | None) -> Path:
+    """The GGUF file that a model is."""
+    found = tokenizer_of(model)
+    if found and found.endswith(".gguf"):
+        return Path(found)
     raise typer.BadParameter("nobody says which model the embedded engine has: give its .gguf file", param_hint=_OPTION)
 
 

@@ -25,6 +25,7 @@ def report(
 
     Example: draftmill report runs/kimi --out kimi.html
     """
+    from draftmill.cli.console import result
     from draftmill.errors import UsageFault
     from draftmill.journal.files import replacing
     from draftmill.watch.report.facts import gather, json_of
@@ -39,7 +40,8 @@ def report(
     for path, content in ((page.with_suffix(".json"), json_of(facts)), (page, page_of(facts))):
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-    _say(facts, page)
+    with result():
+        _say(facts, page)
 
 
 def _say(facts: "Facts", page: Path) -> None:

@@ -1,7 +1,7 @@
 """``draftmill run``: make or continue a run."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,21 +78,37 @@ def run(
     )
     folder = run_folder(recipe, out)
     limits = Limits(max_errors=max_errors, patience=patience, drain=drain, stall=stall)
-    result = mill(
-        with_servers(loaded, recipe.parent, folder) if serve else loaded,
-        recipe.parent,
-        folder,
-        limits,
-        only=tuple(only or ()),
-        first=limit,
-        retry_errors=retry_errors,
-        examples=1 if limit else 0,
-        metrics_port=metrics_port,
-        servers=(lambda: servers(loaded, recipe.parent, folder, tuple(only or ()))) if serve else None,
-    )
-    options = ("--native-tools" if native_tools else "", "--serve" if serve else "")
-    again = command("draftmill", "run", recipe, "--out", folder, *options)
+    words = ("draftmill", "run", recipe, "--out", folder, "--native-tools" if native_tools else "")
+    again = command(*words, "--serve" if serve else "")
+    with _knowing_serve(loaded, command("draftmill", "serve", recipe), command(*words, "--serve")):
+        result = mill(
+            with_servers(loaded, recipe.parent, folder) if serve else loaded,
+            recipe.parent,
+            folder,
+            limits,
+            only=tuple(only or ()),
+            first=limit,
+            retry_errors=retry_errors,
+            examples=1 if limit else 0,
+            metrics_port=metrics_port,
+            json=json,
+            servers=(lambda: servers(loaded, recipe.parent, folder, tuple(only or ()))) if serve else None,
+        )
     raise typer.Exit(finish(result, again, folder, limited=bool(limit), json=json))
+
+
+@contextmanager
+def _knowing_serve(recipe: "Recipe", serve: str, run: str) -> Iterator[None]:
+    """Where no server is there, and it would be on this machine: that draftmill can start it."""
+    from draftmill.cli.launching import local
+    from draftmill.engines.faults import NotThere
+
+    try:
+        yield
+    except NotThere as fault:
+        if any(local(spec) for spec in recipe.engines):
+            fault.advice = f"start it; or let draftmill start the planned one: {serve}, or {run}"
+        raise
 
 
 def mill(
@@ -106,14 +122,14 @@ def mill(
     retry_errors: bool = False,
     examples: int = 0,
     metrics_port: int | None = None,
+    json: bool = False,
     servers: "Callable[[], AbstractContextManager[Beside]] | None" = None,
 ) -> "Result":
-    """Prepare and generate, telling the story, and show the first rows of each dataset decoded.
+    """Prepare and generate, telling the story, and show what came of it, with the first rows of each dataset decoded.
 
     ``servers`` are started once it is known that anything is owed, and are there while it is generated.
     """
-    from dataclasses import replace
-
+    from draftmill.cli import console
     from draftmill.cli.console import label
     from draftmill.cli.story import Story
     from draftmill.cli.summary import show, show_example
@@ -122,16 +138,14 @@ def mill(
     label("run", str(folder))
     with interruptible(), open_run(recipe, base, folder, only=only, observer=Story()) as opened:
         opened.prepare()
-        with ExitStack() as around:
-            if servers and opened.owes(first=first, retry_errors=retry_errors):
-                limits = replace(limits, keeper=around.enter_context(servers()))
-            around.enter_context(metrics(folder, metrics_port))
-            result = opened.mill(limits, first=first, retry_errors=retry_errors)
-        if examples and result.start.answers:
-            for dataset in opened.datasets:
-                for prompt, answer in opened.decoded(dataset.name, examples):
-                    show_example(prompt, answer)
-    show(result)
+        with metrics(folder, metrics_port):
+            result = opened.mill(limits, first=first, retry_errors=retry_errors, servers=servers)
+        with console.result(json=json):
+            if examples and result.start.answers:
+                for dataset in opened.datasets:
+                    for prompt, answer in opened.decoded(dataset.name, examples):
+                        show_example(prompt, answer)
+            show(result)
     return result
 
 
@@ -139,15 +153,27 @@ def finish(result: "Result", again: str, folder: Path, *, limited: bool = False,
     """Say how it ended and how to go on. Returns the exit status."""
     import msgspec
 
-    from draftmill.cli.console import label, say_error
+    from draftmill.cli import console
     from draftmill.cli.summary import as_json, exit_code, next_steps
-    from draftmill.mill.loop import Ending
 
     start = result.start
     if json:
         typer.echo(msgspec.json.encode(as_json(result)).decode())
     if start.error:
-        say_error(start.error)
+        console.say_error(start.error)
+    with console.result(json=json):
+        _say_ending(result, limited=limited)
+        next_steps(result, again, str(folder))
+    return exit_code(result, limited=limited)
+
+
+def _say_ending(result: "Result", *, limited: bool) -> None:
+    from draftmill.cli.console import label
+    from draftmill.mill.loop import Ending
+
+    start = result.start
+    if start.error:
+        label("stopped", start.ending.value, style="red")
     elif start.ending is not Ending.DONE:
         label("stopped", start.ending.value, style="yellow")
     elif result.complaints:
@@ -159,8 +185,6 @@ def finish(result: "Result", again: str, folder: Path, *, limited: bool = False,
     elif not result.owed:
         nothing = "" if start.answers or start.failed else "nothing to do: "
         label("done", f"{nothing}every prompt is settled and its row is written", style="green")
-    next_steps(result, again, str(folder))
-    return exit_code(result, limited=limited)
 
 
 @contextmanager

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from draftmill.serve.fleet import Fleet
 
 Stall = Annotated[
-    float, typer.Option(min=1, help="Seconds of silence in its log until a server that starts is taken for stuck.")
+    float,
+    typer.Option(
+        min=1, help="Seconds until a server is taken for stuck: silence in its log at its start, later no work."
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from draftmill.capacity import headroom
 from draftmill.capacity.lengths import SIGMA, uncut
 from draftmill.capacity.pool import max_running
-from draftmill.cli.console import duration, err, label, many
+from draftmill.cli.console import duration, label, many, say, width
 from draftmill.engines.simulated import Lengths, ServerSpec
 from draftmill.errors import StorageError, UsageFault
 from draftmill.mill.loop import Limits
@@ -25,23 +25,27 @@ _STEPS = 400  # moments of the timeline
 _LABEL = 12
 
 
-def show(recipe: Recipe, sheet: Sheet, facts: Facts, demands: list[Demand], path: Path) -> Report:
-    """Play it, print the timeline, write the SVG. Raises UsageFault where there is nothing to play with."""
+def play(recipe: Recipe, sheet: Sheet, facts: Facts, demands: list[Demand]) -> Report:
+    """Play it. Raises UsageFault where there is nothing to play with."""
     if not sheet.tokens or sheet.speed is None:
         raise UsageFault("nothing to simulate: the plan has no KV cache, or nobody knows its speed", "see the notes")
     label("simulating", f"{many(sum(d.needed for d in demands), 'prompt')} on {many(sheet.settings.dp, 'server')} …")
     expected = sheet.span.seconds if sheet.span else 3600.0
     limits = Limits(checkpoint=None)  # nothing is killed here, and hearing answers grow is most of the work
     played = scene(recipe, sheet, facts, demands)
-    report = rehearse(played, limits=limits, every=max(1.0, expected / _STEPS))
+    return rehearse(played, limits=limits, every=max(1.0, expected / _STEPS))
+
+
+def show(report: Report, sheet: Sheet, facts: Facts, path: Path) -> None:
+    """Print the timeline, write the SVG."""
     charts = timeline(report, sheet)
     hours = report.seconds / 3600
-    width = max(20, min(100, err.width - _LABEL - 12))
+    columns = max(20, min(100, width() - _LABEL - 12))
     for series in charts:
-        for number, line in enumerate(terminal(series, width=width)):
+        for number, line in enumerate(terminal(series, width=columns)):
             heading = (series.name, f"{series.top:,.0f} {series.unit}".strip(), "")[number]
-            err.print(f"  {heading:<{_LABEL}} {line}", markup=False)
-    err.print(f"  {'':<{_LABEL}} 0{f'{hours:.1f} h':>{width - 1}}")
+            say(f"  {heading:<{_LABEL}} {line}", markup=False)
+    say(f"  {'':<{_LABEL}} 0{f'{hours:.1f} h':>{columns - 1}}")
     forecast = f"; the plan's forecast is {duration(sheet.span.seconds)}" if sheet.span else ""
     label(
         "simulated",
@@ -53,7 +57,6 @@ def show(recipe: Recipe, sheet: Sheet, facts: Facts, demands: list[Demand], path
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from None
     label("chart", str(path))
-    return report
 
 
 def scene(recipe: Recipe, sheet: Sheet, facts: Facts, demands: list[Demand]) -> Scene:

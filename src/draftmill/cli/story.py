@@ -1,4 +1,4 @@
-"""A run told while it happens: a live table on a terminal, plain lines in a log. Everything goes to stderr."""
+"""A run told while it happens: a live table on a terminal, plain lines in a log. It goes to stderr."""
 
 import time
 from pathlib import Path
@@ -43,7 +43,7 @@ class Story(Observer):
     def note(self, kind: str, subject: str, message: str) -> None:
         if kind not in _QUIET:
             about = "" if subject == "run" else f"{subject}: "
-            label(kind, about + message, style=_LOUD.get(kind, ""))
+            label(kind, about + message.removeprefix(about), style=_LOUD.get(kind, ""))
 
     def preparing(self, dataset: str, read: int, written: int) -> None:
         if time.monotonic() - self._shown > (1.0 if err.is_terminal else PLAIN_EVERY):

@@ -7,7 +7,7 @@ import msgspec
 from rich.text import Text
 
 from draftmill.cli import drift
-from draftmill.cli.console import advise, command, count, duration, err, label, many, table
+from draftmill.cli.console import advise, command, count, duration, label, many, say, table
 from draftmill.ledger.standing import Tally
 from draftmill.mill.loop import Ending
 from draftmill.mill.result import DatasetResult, Result
@@ -17,7 +17,7 @@ _STATES = ("counting", "surplus", "passed_through", "error", "owed", "not_needed
 
 
 def show(result: Result) -> None:
-    """Print the table, the sum of the states, and what was found amiss, on stderr."""
+    """Print the table, the sum of the states, and what was found amiss."""
     columns = [("dataset", "")] + [
         (heading, "right")
         for heading in ("prompts", "rows", "errors", "owed", "tokens", "mean", "answers", "stopped", "cut by limit")
@@ -26,10 +26,10 @@ def show(result: Result) -> None:
     finishes = sum((d.finishes for d in result.datasets), Counter[str]())
     total = _row("all", _sum(tallies), sum(d.rows for d in result.datasets), finishes, False)
     rows = [_row(d.name, d.tally, d.rows, d.finishes, d.exhausted) for d in result.datasets]
-    err.print()
+    say()
     spare = ("mean", "answers", "stopped", "tokens", "cut by limit")
-    err.print(table(columns, rows, total=total if len(rows) > 1 else (), spare=spare))
-    err.print()
+    say(table(columns, rows, total=total if len(rows) > 1 else (), spare=spare))
+    say()
     label("states", _sum_line(_sum(tallies)))
     start = result.start
     if start.answers:
@@ -55,6 +55,8 @@ def show(result: Result) -> None:
         label("clamped", text, style="yellow")
     if start.suspects:
         label("suspects", f"{start.suspects} replies were set aside in suspects.jsonl", style="red")
+    for line in result.damage:
+        label("damaged", line, style="yellow")
     for complaint in result.complaints:
         label("amiss", complaint, style="red")
 
@@ -77,6 +79,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "ending": result.start.ending.name.lower(),
         "error": result.start.error.message if result.start.error else None,
         "complaints": result.complaints,
+        "damage": result.damage,
         "seconds": round(result.start.seconds, 3),
         "answers": result.start.answers,
         "tokens": result.start.tokens,
@@ -148,8 +151,8 @@ def _sum_line(tally: Tally) -> str:
 
 def show_example(prompt: str, answer: str) -> None:
     """One row as text: the prompt dim, the supervised part marked."""
-    err.print()
-    err.print(Text("  one row, decoded; the supervised part stands between the marks", style="dim"))
-    err.print(Text(prompt, style="dim"), end="")
-    err.print(Text.assemble(("⟦", "bold green"), (answer, "green"), ("⟧", "bold green")))
-    err.print()
+    say()
+    say(Text("  one row, decoded; the supervised part stands between the marks", style="dim"))
+    say(Text(prompt, style="dim"), end="")
+    say(Text.assemble(("⟦", "bold green"), (answer, "green"), ("⟧", "bold green")))
+    say()

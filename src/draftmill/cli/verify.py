@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from draftmill.cli.options import Json, Only
-from draftmill.cli.replay import replaying
+from draftmill.cli.replay import replaying, tokenizer_of
 from draftmill.cli.replay import show as show_replay
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": ""}
 def verify(
     data: Annotated[Path, typer.Argument(help="A run's folder, or a file of rows: .jsonl, .jsonl.gz, .parquet.")],
     model: Annotated[
-        str | None, typer.Option(help="Of a file: whose ids it holds; a tokenizer directory, hub id or .gguf file.")
+        str | None, typer.Option(help="Of a file: whose ids it holds, as in a recipe: a directory, hub id, .gguf file.")
     ] = None,
     threshold: Annotated[
         list[str] | None,
@@ -67,13 +67,16 @@ def verify(
     """
     import msgspec
 
+    from draftmill.cli.console import result, say_error
     from draftmill.verify import judge, verification
 
     thresholds = _thresholds(threshold or [])
     given = {"--replay-rows": replay_rows, "--replay-seed": replay_seed, "--sampling": sampling}
     if replay is None and (alone := [name for name, value in given.items() if value is not None]):
         raise typer.BadParameter("says something of --replay, which is not given", param_hint=alone[0])
-    asking = replaying(replay, replay_rows, replay_seed, sampling, api_key_env, data) if replay is not None else None
+    asking = None
+    if replay is not None:
+        asking = replaying(replay, replay_rows, replay_seed, sampling, api_key_env, data, model)
     if (data / "run.yaml").exists():
         if model is not None:
             raise typer.BadParameter("does not apply here: a run has its own", param_hint="--model")
@@ -91,7 +94,7 @@ def verify(
         _refuse_no_rows(data, only)
         done = judge.verify_file(
             data,
-            model=model,
+            model=tokenizer_of(model),
             trust_remote_code=trust_remote_code,
             thresholds=thresholds,
             workers=workers,
@@ -100,14 +103,16 @@ def verify(
         )
     if json:
         typer.echo(msgspec.json.encode(done).decode())
-    else:
+    with result(json=json):
         show(done)
+    if done.replay_fault:
+        say_error(done.replay_fault.error())
     raise typer.Exit(0 if done.passed else 1)
 
 
 def show(done: "Verification") -> None:
     """Print what was found, what it means, and what to do."""
-    from draftmill.cli.console import advise, count, err, label, many, table
+    from draftmill.cli.console import advise, count, label, many, say, table
 
     found = [result for result in done.checks if result.count]
     above = [result for result in found if result.above]
@@ -137,9 +142,9 @@ def show(done: "Verification") -> None:
             )
             for r in sorted(found, key=lambda r: not r.above)
         ]
-        err.print()
-        err.print(table(columns, lines, spare=("passes", "severity")))
-        err.print()
+        say()
+        say(table(columns, lines, spare=("passes", "severity")))
+        say()
     for result in sorted(found, key=lambda r: not r.above):
         _show_examples(result)
     _show_coverage(done)
@@ -148,11 +153,15 @@ def show(done: "Verification") -> None:
     _show_not_made(done)
     if done.replay:
         show_replay(done.replay)
+    if done.replay_fault:
+        label("replay", f"failed: {done.replay_fault.message}", style="red")
     if above:
         names = ", ".join(result.name for result in above)
         label("fails", f"{len(above)} of {len(done.checks)} checks found too much: {names}", style="red")
         for result in above:
             advise(f"{result.name}: {result.advice}")
+    elif done.replay_fault:
+        label("fails", "nothing is above its threshold, but the replay was not made", style="red")
     else:
         label("passes", "nothing is above its threshold", style="green")
 
@@ -170,14 +179,14 @@ def _show_examples(result: "Result") -> None:
 
 
 def _show_coverage(done: "Verification") -> None:
-    from draftmill.cli.console import err, label, table
+    from draftmill.cli.console import label, say, table
 
     if not done.supervised:
         return
     what = f"with all {done.markers} markers" if done.markers else "by frequency"
     label("vocabulary", f"share of learnt tokens that a draft vocabulary of this size holds, {what}")
     columns = [(f"{int(size) // 1000}k", "right") for size in done.coverage]
-    err.print(table([("", ""), *columns], [("           ", *(f"{share:.2%}" for share in done.coverage.values()))]))
+    say(table([("", ""), *columns], [("           ", *(f"{share:.2%}" for share in done.coverage.values()))]))
 
 
 def _show_not_made(done: "Verification") -> None:

@@ -16,7 +16,7 @@ import msgspec
 from draftmill.engines.embedded_server import Config, Listening
 from draftmill.engines.http import Http
 from draftmill.engines.llamacpp import LlamaCpp
-from draftmill.engines.protocol import Identity, OnIds, Reply, Request
+from draftmill.engines.protocol import Identity, OnIds, Reply, Request, Scored
 from draftmill.errors import SetupFault, TransportFault
 
 NAME = "embedded"
@@ -139,14 +139,25 @@ class Embedded(LlamaCpp):
             self._deaths = 0
             return reply
         except TransportFault as fault:
-            code = await self._exit_code()
-            if code is None:
-                raise
-            raise TransportFault(f"{NAME}: the server's process died (exit code {code}): {fault.message}") from None
+            raise await self._explained(fault) from None
+
+    async def score(self, ids: list[int], start: int, top: int = 0) -> Scored:
+        try:
+            return await super().score(ids, start, top)
+        except TransportFault as fault:
+            raise await self._explained(fault) from None
 
     async def close(self) -> None:
         self._wanted = False
         await self._end()
+
+    async def _explained(self, fault: TransportFault) -> TransportFault:
+        """With the end of the process, where that is behind it."""
+        code = await self._exit_code()
+        if code is None:
+            return fault
+        said = fault.message.removeprefix(f"{NAME}: ")
+        return TransportFault(f"{NAME}: the server's process died (exit code {code}): {said}")
 
     async def _revive(self) -> None:
         code = self._process.returncode if self._process else None  # None: its last start failed

@@ -22,6 +22,10 @@ class NotServed(SetupFault):
     """A 404: the server has no such call, or no such model."""
 
 
+class NotThere(TransportFault):
+    """Nobody listens at its place."""
+
+
 class Case(NamedTuple):
     """One known failure. ``engine`` and ``status`` None fit any."""
 
@@ -90,7 +94,7 @@ def of_exception(name: str, error: Exception) -> EngineError:
             return SetupFault(f"{name}: not a URL that can be called")
         case aiohttp.ClientConnectorError():
             reason = error.os_error.strerror or str(error.os_error)
-            return TransportFault(f"no server answers at {name}: {reason}", "is it running, and is the URL right?")
+            return NotThere(f"no server answers at {name}: {reason}", "is it running, and is the URL right?")
         case TimeoutError():
             return TransportFault(f"{name}: no answer in time")
         case aiohttp.ServerDisconnectedError():

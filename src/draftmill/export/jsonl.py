@@ -88,7 +88,7 @@ def _refuse_target(run: Path, target: Path) -> None:
 def _notes(name: str, files: DatasetFolder, standing: Standing) -> list[str]:
     owed = standing.tally().owed
     told = f"{name}: {owed} prompt{' is' if owed == 1 else 's are'} still owed"
-    return ([told] if owed else []) + unreadable(files, standing)
+    return [told, *unreadable(files, standing)] if owed else []
 
 
 def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:

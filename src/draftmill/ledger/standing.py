@@ -22,6 +22,13 @@ from draftmill.records import Failure, Finish
 
 _OWED, _DONE, _FAILED, _PASSED = range(4)
 
+Limits = tuple[int, int]  # the lowest and the highest
+
+
+def widened(limits: Limits | None, limit: int) -> Limits:
+    """With one more."""
+    return (limit, limit) if limits is None else (min(limits[0], limit), max(limits[1], limit))
+
 
 class Tally(msgspec.Struct, frozen=True):
     """How many positions are in each state, and how many tokens the counting ones hold, as the budget counts them."""
@@ -59,11 +66,12 @@ class Standing:
     """What is known of every position of one dataset; about 38 bytes a position, and 4 more where prompts count.
 
     ``unknown_lines`` are journal lines that are no answer, ``unknown_errors`` those of the error file; ``strays`` are
-    whole lines that belong to no position of this dataset, or to one that already has its line. ``finishes`` counts how
-    its answers ended, ``ended`` why conversations did before their recording, ``continued`` and ``redrawn`` answers
-    that took more than one call; ``highest`` is the highest position of any line; ``prompt_offsets`` says where the
-    prompts' lines start, where that is known; ``ids`` are those of all positions, 16 bytes each. A conversation is one
-    position: it is done with its last turn, and its turns' tokens count together.
+    whole lines that belong to no position of this dataset, or to one that already has its line, ``orphans`` turns whose
+    earlier one was lost: they are drawn again with it. ``finishes`` counts how its answers ended, ``ended`` why
+    conversations did before their recording, ``continued`` and ``redrawn`` answers that took more than one call;
+    ``cut_at`` is the lowest and the highest limit that cut an answer; ``highest`` is the highest position of any line;
+    ``prompt_offsets`` says where the prompts' lines start, where that is known; ``ids`` are those of all positions, 16
+    bytes each. A conversation is one position: it is done with its last turn, and its turns' tokens count together.
     """
 
     def __init__(
@@ -86,7 +94,8 @@ class Standing:
         self.prompt_offsets = array("q")
         self.unknown_lines: list[UnknownLine] = []
         self.unknown_errors: list[UnknownLine] = []
-        self.strays = 0
+        self.strays = self.orphans = 0
+        self.cut_at: Limits | None = None
         self.finishes: Counter[str] = Counter()
         self.continued = 0
         self.redrawn = 0
@@ -118,12 +127,15 @@ class Standing:
                 self._beginnings.setdefault(position, []).append(entry.offset)
             return True
         if not due:
-            self.strays += 1
+            late = entry.turn > (len(said.offsets) if said else 0)
+            self.orphans, self.strays = self.orphans + late, self.strays + (not late)
             return False
         self._beginnings.pop(position, None)
         self.continued += entry.continued > 0
         self.redrawn += entry.redrawn
         self.finishes[entry.finish_reason.value] += 1
+        if entry.finish_reason is Finish.LENGTH:
+            self.cut_at = widened(self.cut_at, entry.limit)
         worth = self.worth(entry.prompt_tokens, entry.completion_tokens)
         if said or entry.more:
             self._said[position] = said = (said or NOTHING).and_then(entry, worth)
@@ -286,13 +298,19 @@ def load_standing(
 
 
 def unreadable(folder: DatasetFolder, standing: Standing) -> list[str]:
-    """What is to be said of the lines of journal and error file that could not be read: each file and its first one."""
-    told = []
+    """What is to be said of the lines of journal and error file that could not be read: each file and its first one.
+
+    They keep nothing from being complete: what they stood for is owed until another line has it.
+    """
+    told, settled = [], not standing.tally().owed
     for path, lines in ((folder.journal, standing.unknown_lines), (folder.errors, standing.unknown_errors)):
         if lines:
             many = f"one of {len(lines)} such lines; their prompts are" if len(lines) > 1 else "its prompt is"
-            left = "left out, and owed unless answered in another line"
+            left = "settled without it" if settled else "left out, and owed unless answered in another line"
             told.append(f"{path}:{lines[0].line}: cannot be read: {lines[0].reason}; {many} {left}")
+    if standing.orphans:
+        turns = "one turn is" if standing.orphans == 1 else f"{standing.orphans} turns are"
+        told.append(f"{folder.journal}: {turns} left out, since an earlier turn of the conversation is lost")
     return told
 
 

@@ -52,7 +52,7 @@ def run(path: Path, *, only: tuple[str, ...], sample: int | None, tell: Tell) ->
         figure = of_run(files, standing, dialogue, rows=sample, tell=partial(tell, name))
         passed = standing.tally().passed_through
         notes = [f"rows that are passed through, nothing of them was generated: {passed}"] if passed else []
-        notes += unreadable(files, standing)
+        notes += unreadable(files, standing) if standing.tally().owed else []
         judged[name] = Judged(sum(len(offsets) or 1 for _, offsets in standing.counting()), figure, notes)
     return judged
 

@@ -33,7 +33,8 @@ class DatasetResult:
     """What stands of one dataset. ``rows`` are those of ``tokenized_data.jsonl``; ``finishes`` count all answers,
     ``ended`` the conversations that ended before their recording did, by reason.
 
-    ``drift`` is of a sample of its rows, None where nobody looked.
+    ``complaints`` say why it does not call itself complete although nothing is owed, ``damage`` what of its files
+    cannot be read. ``drift`` is of a sample of its rows, None where nobody looked.
 
     ``continued`` answers took several calls; ``redrawn`` ones were drawn again after an interruption lost their
     beginning, which makes the data shorter.
@@ -48,6 +49,7 @@ class DatasetResult:
     redrawn: int
     exhausted: bool
     complaints: list[str]
+    damage: list[str]
     drift: Figure | None = None
 
 
@@ -66,6 +68,11 @@ class Result:
     def complaints(self) -> list[str]:
         """Why a run does not call itself complete although nothing is owed."""
         return [complaint for d in self.datasets for complaint in d.complaints]
+
+    @property
+    def damage(self) -> list[str]:
+        """Lines that cannot be read. What they stood for is owed, or stands elsewhere."""
+        return [line for d in self.datasets for line in d.damage]
 
 
 def read_result(
@@ -102,7 +109,6 @@ def _dataset_result(
         share, most = tally.error / settled, recipe.max_error_share
         which = f"{share:.1%} of its prompts became errors ({tally.error})"
         complaints.append(f"{dataset.name}: {which}; allowed are {most:.1%}")
-    complaints += unreadable(files, standing)
     if standing.strays:
         complaints.append(f"{files.journal}: {standing.strays} lines belong to no position, or to one that has its own")
     if not tally.adds_up():
@@ -122,5 +128,6 @@ def _dataset_result(
         standing.redrawn,
         standing.exhausted(),
         complaints,
+        unreadable(files, standing),
         drift(dataset, standing),
     )

@@ -3,8 +3,8 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -30,6 +30,7 @@ from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
+from draftmill.mill.patience import Keeper
 from draftmill.mill.preflight import Preflight, fit_open_files
 from draftmill.mill.prepared import Prepared, read_prepared
 from draftmill.mill.preparing import Preparing
@@ -92,19 +93,27 @@ class Run:
                 self._observer.found(finding, [] if whole else names)
         return found
 
-    def mill(self, limits: Limits, *, first: int | None = None, retry_errors: bool = False) -> Result:
-        """Generate what is owed, of each dataset's ``first`` positions only where that is given, and write the rows."""
+    def mill(
+        self,
+        limits: Limits,
+        *,
+        first: int | None = None,
+        retry_errors: bool = False,
+        servers: Callable[[], AbstractContextManager[Keeper]] | None = None,
+    ) -> Result:
+        """Generate what is owed, of each dataset's ``first`` positions only where that is given, and write the rows.
+
+        ``servers`` are started where anything is owed, and are there while it is generated.
+        """
         standings = self._standings(retry_errors)
         if not any(_owes(standing, first) for standing in standings.values()):
             return self.result(Start(Ending.DONE))
-        self.find()
-        import uvloop
+        with servers() if servers else nullcontext(limits.keeper) as keeper:
+            self.find()
+            import uvloop
 
-        return self.result(uvloop.run(self._mill(standings, limits, first)))
-
-    def owes(self, *, first: int | None = None, retry_errors: bool = False) -> bool:
-        """Whether ``mill`` would have anything to do."""
-        return any(_owes(standing, first) for standing in self._standings(retry_errors).values())
+            start = uvloop.run(self._mill(standings, replace(limits, keeper=keeper), first))
+        return self.result(start)
 
     def result(self, start: Start) -> Result:
         """What stands on the disk after a start; the rows are written where they are not there yet."""

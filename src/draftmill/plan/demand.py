@@ -18,7 +18,8 @@ ANSWER = 1500.0  # and of an answer, where the limit allows it: the middle of wh
 class Demand(msgspec.Struct, frozen=True):
     """One dataset. ``needed`` prompts reach its budget; ``enough`` is whether it has as many, None where nobody knows.
 
-    ``prompt`` and ``answers`` come from ``prompt_from`` and ``answers_from``: observed, given or assumed.
+    ``prompt`` and ``answers`` come from ``prompt_from`` and ``answers_from``: observed, given or assumed. ``settled``:
+    nothing of it is owed.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Demand(msgspec.Struct, frozen=True):
     answers_from: str
     done: int = 0
     prompts: list[int] = []
+    settled: bool = False
 
     @property
     def tokens(self) -> float:
@@ -44,7 +46,7 @@ class Demand(msgspec.Struct, frozen=True):
     @property
     def left(self) -> float:
         """Tokens that are still to be generated."""
-        return max(0.0, self.tokens - self.done)
+        return 0.0 if self.settled else max(0.0, self.tokens - self.done)
 
     @property
     def part(self) -> Part:
@@ -83,6 +85,7 @@ def _demand(recipe: Recipe, dataset: Dataset, seen: Seen | None) -> Demand:
         answers_from=answers_from,
         done=seen.done if seen else 0,
         prompts=seen.prompts if seen else [],
+        settled=seen is not None and seen.settled,
     )
 
 

@@ -12,8 +12,9 @@ from draftmill.capacity.started import Started
 from draftmill.engines.protocol import Identity
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.prompts import read_heads
-from draftmill.ledger.standing import Standing, load_standing
+from draftmill.ledger.standing import Standing, load_standing, read_failures
 from draftmill.recipe import Dataset, Plan, Start
+from draftmill.records import Failure
 
 _ENOUGH = 30  # answers of an unbroken prefix that say more than all answers, of which the short ones come first
 _SAME = 0.005  # of a GPU's free memory: what logs round off, and a little
@@ -23,7 +24,8 @@ _STEADY = 3  # looks at one load before it counts
 class Seen(msgspec.Struct, frozen=True):
     """One dataset. ``prompts`` are the prompts' lengths in their order, ``mean`` theirs; ``done`` tokens count already.
 
-    ``early``: the answers are those that came first, which are short, and their mean is too low.
+    ``early``: the answers are those that came first, which are short, and their mean is too low. ``settled``: nothing
+    is owed any more.
     """
 
     prompts: list[int]
@@ -32,6 +34,7 @@ class Seen(msgspec.Struct, frozen=True):
     answers: Lengths | None = None
     early: bool = False
     done: int = 0
+    settled: bool = False
 
     @property
     def mean(self) -> float:
@@ -52,23 +55,26 @@ def seen(folder: RunFolder, dataset: Dataset) -> Seen | None:
             longest, where = lengths[-1], head.where
     if not lengths:
         return None
-    answers, early, done = _answers(files, dataset)
-    return Seen(lengths, longest, where, answers, early, done)
+    return Seen(lengths, longest, where, *_answers(files, dataset))
 
 
-def _answers(files: DatasetFolder, dataset: Dataset) -> tuple[Lengths | None, bool, int]:
+def _answers(files: DatasetFolder, dataset: Dataset) -> tuple[Lengths | None, bool, int, bool]:
     if not files.journal.exists():
-        return None, False, 0
+        return None, False, 0, False
     standing = load_standing(
         files, samples=dataset.samples, budget=dataset.budget, counts=dataset.budget_counts, retry_errors=True
     )
     done = standing.tally().counting_tokens
     prefix = observed(_prefix(standing))
+    for failure in read_failures(files.errors):
+        if isinstance(failure, Failure):
+            standing.failed(failure)
+    settled = not standing.tally().owed
     if prefix is not None and prefix.seen >= _ENOUGH:
-        return prefix, False, done
+        return prefix, False, done, settled
     everything = observed(tokens for tokens, _ in standing.lengths())
     whole = prefix is not None and everything is not None and prefix.seen == everything.seen
-    return everything, everything is not None and not whole, done
+    return everything, everything is not None and not whole, done, settled
 
 
 def _prefix(standing: Standing) -> Iterator[int]:

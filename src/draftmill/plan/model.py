@@ -112,6 +112,8 @@ def _gguf_config(path: Path) -> dict[str, Any]:
     """The keys of a config.json, out of a GGUF file's metadata."""
     from gguf import GGUFReader
 
+    from draftmill.render.gguf import damage
+
     try:
         fields = GGUFReader(path).fields
         family = fields["general.architecture"].contents()
@@ -120,7 +122,7 @@ def _gguf_config(path: Path) -> dict[str, Any]:
         }
         vocab = named.get("vocab_size") or len(fields["tokenizer.ggml.tokens"].data)
     except Exception as error:  # the reader raises bare exceptions for files that are none
-        raise UsageFault(f"{path}: is no GGUF file that can be read: {error!r}") from None
+        raise UsageFault(f"{path}: is no GGUF file that can be read: {damage(error)}") from None
     names = {
         "num_hidden_layers": "block_count",
         "hidden_size": "embedding_length",

@@ -53,6 +53,7 @@ THRESHOLDS: dict[str, float] = {
     "length-by-position": 0,
     "length-drift": 0,
     "language-drift": 0,
+    "journal-settled": 0,
     "owed": 0,
     "marker-coverage": 0,
     "replay-likelihood": 0,

@@ -47,15 +47,15 @@ def load_gguf_tokenizer(path: Path) -> "PreTrainedTokenizerFast":
     advice = "name the model's Hugging Face tokenizer directory in `tokenizer:` instead"
     if family != "gpt2":
         raise RenderError(
-            f"{path}: its {family!r} tokenizer cannot be rebuilt from the file, only BPE ('gpt2')", advice
+            f"{path}: its tokenizer ({family or 'of no name'}) cannot be rebuilt from the file, only BPE (gpt2)", advice
         )
     if pre not in _PATTERNS:
-        which = "names no pre-tokeniser" if pre is None else f"has the pre-tokeniser {pre!r}, which is not known"
+        which = "names no pre-tokeniser" if pre is None else f"has the pre-tokeniser {pre}, which is not known"
         raise RenderError(f"{path}: {which}; there are {', '.join(_PATTERNS)}", advice)
     try:
         return _build(fields, pre)
     except Exception as error:  # the library raises bare exceptions for merges that do not fit the vocabulary
-        raise RenderError(f"{path}: its tokenizer is damaged: {error!r}", advice) from error
+        raise RenderError(f"{path}: its tokenizer is damaged: {damage(error)}", advice) from error
 
 
 def _build(fields: dict[str, Any], pre: str) -> "PreTrainedTokenizerFast":
@@ -96,6 +96,17 @@ def gguf_stop_ids(path: Path) -> list[int]:
     return [fields[key] for key in keys if key in fields]
 
 
+def damage(error: Exception) -> str:
+    """What a library stumbled over in a file, in words."""
+    match error:
+        case KeyError():
+            return f"it has no {error.args[0]}" if error.args else "it lacks something"
+        case IndexError():
+            return "it names something that lies beyond its end"
+        case _:
+            return " ".join(str(error).split()) or "it breaks off"
+
+
 _cache: dict[Path, dict[str, Any]] = {}
 
 
@@ -112,7 +123,7 @@ def _fields(path: Path) -> dict[str, Any]:
         except OSError as error:
             raise RenderError(f"{path}: cannot be read: {error.strerror or error}") from None
         except Exception as error:  # the reader trusts every count in the file, so a broken one can raise anything
-            raise RenderError(f"{path}: is not a whole GGUF file: {error}", "fetch it again") from error
+            raise RenderError(f"{path}: is not a whole GGUF file: {damage(error)}", "fetch it again") from error
         _cache[path] = fields
     return _cache[path]
 

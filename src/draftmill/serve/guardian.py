@@ -132,6 +132,7 @@ def _watch(server: int, awake: int) -> int | None:
 def _end(server: int, grace: float) -> int:
     """SIGTERM to the group, SIGKILL to what is left after the grace. Returns the server's code."""
     _signal_group(server, signal.SIGTERM)
+    _signal_group(server, signal.SIGCONT)  # one that somebody stopped would not hear of it
     until = time.monotonic() + grace
     while (code := _reap(server)) is None:
         if time.monotonic() > until:

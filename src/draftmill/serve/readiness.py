@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from draftmill.engines import connect
-from draftmill.engines.protocol import Identity, Request
+from draftmill.engines.protocol import Engine, Identity, Request
 from draftmill.recipe import EngineSpec, Sampling
 
 _TOKEN_SECONDS = 120.0  # for one token of a server that answers; a kernel may have to be compiled first
@@ -16,9 +16,13 @@ async def first_token(spec: EngineSpec) -> Identity:
     engine = await connect(spec)
     try:
         identity = await engine.identify()
-        request = Request(_PROMPT, 1, Sampling(), (), "draftmill-ready")
-        await asyncio.wait_for(engine.generate(request), _TOKEN_SECONDS)
+        await asyncio.wait_for(one_token(engine), _TOKEN_SECONDS)
         return identity
     finally:
         with contextlib.suppress(Exception):
             await engine.close()
+
+
+async def one_token(engine: Engine) -> None:
+    """Have it generate one token, however long that takes. Raises an EngineError."""
+    await engine.generate(Request(_PROMPT, 1, Sampling(), (), "draftmill-ready"))

@@ -20,6 +20,7 @@ from draftmill.recipe import EngineSpec
 from draftmill.serve import gpu_memory, remedy, startup
 from draftmill.serve.child import Child
 from draftmill.serve.log import StartLog
+from draftmill.serve.pulse import until_stuck
 from draftmill.serve.readiness import first_token
 from draftmill.serve.reason import Death, Reason, failed, why
 from draftmill.serve.remedy import Again, Past
@@ -46,7 +47,8 @@ class Replica:
 
     ``tell(kind, subject, message)`` hears what happens; ``started`` gets what each start turned out to hold, to be
     compared with ``predicted`` tokens. ``default`` is the fraction that it takes when it is given none. ``stall``: the
-    seconds without a word in its log after which a server that starts is taken for stuck.
+    seconds after which a server is taken for stuck: without a word in its log while it starts, without a sign of work
+    later.
     """
 
     def __init__(
@@ -116,14 +118,13 @@ class Replica:
             return Death(Reason.COMMAND, error.message), None
         self._tell("starting", self.name, f"process {child.pid} at {self.url}, log {self._log_path}")
         ready: float | None = None
+        hung: Death | None = None
         try:
-            identity, hopeless = await self._begin(child, log)
-            if hopeless:
-                return hopeless, None
+            identity, hung = await self._begin(child, log)
             if identity is not None:
                 ready = time.monotonic()
                 self._read(identity, log, ready - began)
-                await _first(child.over, self._stopping.wait())
+                hung = await self._hangs(child)
         finally:
             over = await child.stop()
         served = None if ready is None else time.monotonic() - ready
@@ -132,6 +133,8 @@ class Replica:
         if self._stopping.is_set():
             self._tell("ended", self.name, "by us; nothing of it is left" if not over.left else "by us")
             return None, served
+        if hung:
+            return hung, served
         said = kernel.killed(began)
         if (more := groups.kills() - kills) > 0:
             said.append(f"the control group's memory limit was reached: {more} killed (oom_kill)")
@@ -172,6 +175,19 @@ class Replica:
                 return None, hopeless
             await _first(child.over, self._stopping.wait(), asyncio.sleep(_LOOK))
         return None, None
+
+    async def _hangs(self, child: Child) -> Death | None:
+        """While it serves: why it is taken for stuck, or None where it has died or shall end."""
+        watch = asyncio.create_task(until_stuck(self._spec, self._stall))
+        await _first(child.over, self._stopping.wait(), watch)
+        if not watch.done():
+            watch.cancel()
+        (said,) = await asyncio.gather(watch, return_exceptions=True)
+        if child.over.done() or self._stopping.is_set():
+            return None
+        if isinstance(said, BaseException):
+            raise said
+        return Death(Reason.STUCK, said)
 
     def _read(self, identity: Identity, log: StartLog, seconds: float) -> None:
         """It is ready: say what it holds, and how far off the plan was."""

@@ -185,6 +185,13 @@ CHECKS = {
         ),
         Check("length-drift", _N, _IDS, "datasets with much shorter or longer answers than the rest", "expected?"),
         Check("language-drift", _N, _MODEL, "datasets in another script than the rest", "expected?"),
+        Check(
+            "journal-settled",
+            _N,
+            _RUN,
+            "a line of the journal is no answer, and nothing is owed for it",
+            "its prompt was answered again, or does not count; was the disk in order?",
+        ),
         Check("owed", _N, _RUN, "answers that are still owed", "start the run again"),
         Check(
             "marker-coverage",

@@ -176,9 +176,10 @@ class _Pass:
             return None, -1
         place = self._files.ledgered.place(row.position, row.turn)
         sent = None if place is None else self._files.sent(place)
-        if sent and sent.astray:
+        if sent and sent.astray and place is not None:
             remark = f"position {row.position}: its id in the journal, {sent.astray}, is not its prompt's"
-            self._tally.hit("journal-line", number, row.ids, len(sent.prompt), remark)
+            where = self._files.journal_at(place)
+            self._tally.hit("journal-line", number, row.ids, len(sent.prompt), remark, where)
         if sent is None or place is None or sent.id != row.id:
             self._tally.hit("beyond-cut", number, row.ids, remark=f"position {row.position}, turn {row.turn}")
             return None, -1

@@ -112,6 +112,10 @@ class Files:
             answer.id if answer.id != prompt.id else "",
         )
 
+    def journal_at(self, place: int) -> str:
+        """Where the answer of the row at a place stands."""
+        return f"{self.ledgered.journal} at byte {int(self.ledgered.offsets[place])}"
+
     def close(self) -> None:
         for file in self._open.values():
             file.close()

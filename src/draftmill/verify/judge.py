@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from draftmill import __version__
-from draftmill.errors import RunError, SourceError, StorageError
+from draftmill.errors import EngineError, RunError, SourceError, StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.opened import OpenedRun, open_run
 from draftmill.ledger.settings import Settings
@@ -31,7 +31,7 @@ from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
 from draftmill.verify.replaying import Replaying, asked_of, pick, replayed
-from draftmill.verify.verification import Verification, results
+from draftmill.verify.verification import Fault, Verification, results
 from draftmill.verify.whole import Whole
 
 _SAMPLE = 2000  # rows that habits are learned from
@@ -69,7 +69,7 @@ def verify_run(
     """Verify the rows of a run against themselves, its prompts and its journal. Takes no lock and changes nothing.
 
     ``replay`` asks an engine about some of them. Raises UsageFault for an unknown dataset, RunError where there is no
-    run or no row, StorageError for files that cannot be read, EngineError where the engine cannot be asked.
+    run or no row, StorageError for files that cannot be read. An engine that fails is a ``replay_fault``.
     """
     began = time.perf_counter()
     opened = open_run(path)
@@ -88,7 +88,7 @@ def verify_run(
     jobs = [_of_run(opened, name, samples[name], pairs) for name in chosen]
     wholes = _examined(jobs, workers, tell)
     for job, whole in zip(jobs, wholes, strict=True):
-        _with_run(job, whole, folder.dataset(job.name), settings)
+        _with_run(job, whole, folder.dataset(job.name), settings, str(folder.tokenizer))
     limits = recipe.verify | (thresholds or {})
     not_made = {"unfinished": "the run knows how each answer ended (finish-reason)"}
     if pairs is None:
@@ -98,15 +98,9 @@ def verify_run(
         drawn = pick(job.file, max(1, replay.rows // len(jobs)), replay.seed) if replay else []
         own = [(at, row) for at, row in drawn if row.finish is not None]  # what was passed through nobody generated
         asked += asked_of(job.name, own, recipe.sampling_of(recipe.dataset(job.name)))
-    judged = replayed(
-        replay,
-        asked,
-        tuple(settings.stop_ids),
-        settings.vocab_size,
-        wholes,
-        jobs[0].model,
-        not_made,
-        folder.engines,
+    stops, size = tuple(settings.stop_ids), settings.vocab_size
+    judged = _replayed(
+        lambda: replayed(replay, asked, stops, size, wholes, jobs[0].model, not_made, folder.engines), not_made
     )
     return _judged(str(path), jobs, wholes, limits, not_made, began, judged)
 
@@ -146,8 +140,18 @@ def verify_file(
     not_made = _not_made(wholes[0], habits, loaded)
     asked = asked_of(job.name, pick(path, replay.rows, replay.seed), replay.sampling) if replay else []
     stops = tuple(np.flatnonzero(habits.flags & STOP).tolist())
-    judged = replayed(replay, asked, stops, habits.vocab_size, wholes, loaded, not_made)
+    judged = _replayed(lambda: replayed(replay, asked, stops, habits.vocab_size, wholes, loaded, not_made), not_made)
     return _judged(str(path), [job], wholes, thresholds or {}, not_made, began, judged)
+
+
+def _replayed(ask: Callable[[], Judged | None], not_made: dict[str, str]) -> Judged | Fault | None:
+    """What an engine says of rows. One that fails takes nothing away from what the rows themselves have shown."""
+    try:
+        return ask()
+    except EngineError as error:
+        why = f"the engine failed: {error.message}"
+        not_made |= dict.fromkeys((check.name for check in CHECKS.values() if check.needs is Needs.ENGINE), why)
+        return Fault(error.message, error.advice)
 
 
 def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs: Pairs | None) -> _Job:
@@ -191,7 +195,7 @@ def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs:
     )
 
 
-def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings) -> None:
+def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings, tokenizer: str) -> None:
     """The checks of one dataset as a whole."""
     tally, standing, ledgered, model = whole.tally, job.standing, job.plan.ledgered, job.model
     assert standing and ledgered and model
@@ -204,14 +208,17 @@ def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings)
         sealed = files.prompts_seal.read_text(errors="replace").partition(" ")[0]
         with files.prompts.open("rb") as file:
             if sealed != hashlib.file_digest(file, "sha256").hexdigest():
-                tally.hit("prompts-changed", 0, remark=f"its SHA-256 is not that in {files.prompts_seal.name}")
+                said = f"its SHA-256 is not that in {files.prompts_seal.name}"
+                tally.hit("prompts-changed", 0, remark=said, where=str(files.prompts))
     digests = (model.tokenizer.digest(), model.template.digest())
     if digests != (settings.tokenizer_sha256, settings.template_sha256):
-        tally.hit("tokenizer-changed", 0, remark="a digest is not that in run.yaml")
-    for line in standing.unknown_lines:
-        tally.hit("journal-line", line.line - 1, remark=line.reason)
-    tally.look("journal-line", standing.finishes.total() + len(standing.unknown_lines))
+        tally.hit("tokenizer-changed", 0, remark="a digest is not that in run.yaml", where=tokenizer)
     owed = standing.tally().owed
+    for line in standing.unknown_lines:
+        where = f"{files.journal}:{line.line}"
+        tally.hit("journal-line" if owed else "journal-settled", 0, remark=line.reason, where=where)
+    for check in ("journal-line", "journal-settled"):
+        tally.look(check, standing.finishes.total() + len(standing.unknown_lines))
     tally.look("owed", standing.tally().positions)
     if owed:
         tally.hit("owed", 0)
@@ -225,8 +232,9 @@ def _judged(
     thresholds: dict[str, float],
     not_made: dict[str, str],
     began: float,
-    judged: Judged | None,
+    judged: Judged | Fault | None,
 ) -> Verification:
+    fault = judged if isinstance(judged, Fault) else None
     model = jobs[0].model
     wholes_.repeated(wholes)
     wholes_.drift(wholes, model.scripts if model else None, SCRIPTS)
@@ -240,7 +248,7 @@ def _judged(
     if model:
         wholes[0].tally.look("marker-coverage", len(forced) - wholes[0].tally.looked.get("marker-coverage", 0))
         for id in wholes_.left_out(counts, forced):
-            wholes[0].tally.hit("marker-coverage", 0, [id], remark=str(id))
+            wholes[0].tally.hit("marker-coverage", 0, [id], remark=str(id), where=source)
         for whole in wholes[1:]:
             whole.tally.look("marker-coverage", 0)
     lanes: dict[str, list[int]] = {}
@@ -262,13 +270,14 @@ def _judged(
         tokens=sum(whole.tokens for whole in wholes),
         supervised=int(counts.sum()),
         seconds=round(time.perf_counter() - began, 3),
-        passed=not any(result.above for result in made),
+        passed=not any(result.above for result in made) and not fault,
         checks=made,
         not_made=not_made,
         coverage={str(size): round(share, 6) for size, share in wholes_.coverage(counts, forced).items()},
         lanes=lanes,
         markers=len(forced),
-        replay=judged,
+        replay=None if isinstance(judged, Fault) else judged,
+        replay_fault=fault,
     )
 
 

@@ -8,11 +8,13 @@ WINDOW = 24  # ids that an example shows
 
 @dataclass
 class Example:
-    """One finding: the number of its row (from 0, in its part of the data), ids to be shown, and a remark."""
+    """One finding: the number of its row (from 0, in its part of the data), ids to be shown, and a remark; ``where`` it
+    is, if that is no line of the rows."""
 
     row: int
     ids: list[int] = field(default_factory=list)
     remark: str = ""
+    where: str = ""
 
 
 @dataclass
@@ -24,13 +26,14 @@ class Tally:
     looked: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[Example]] = field(default_factory=dict)
 
-    def hit(self, check: str, row: int, ids: object = (), at: int = 0, remark: str = "") -> None:
+    def hit(self, check: str, row: int, ids: object = (), at: int = 0, remark: str = "", where: str = "") -> None:
         """Count a finding; ``ids`` around ``at`` are kept of the first ones."""
         self.found[check] = self.found.get(check, 0) + 1
         kept = self.examples.setdefault(check, [])
         if len(kept) < _EXAMPLES:
             start = max(0, int(at) - WINDOW // 2)
-            kept.append(Example(row, [int(id) for id in ids[start : start + WINDOW]], remark))  # type: ignore[index]
+            shown = [int(id) for id in ids[start : start + WINDOW]]  # type: ignore[index]
+            kept.append(Example(row, shown, remark, where))
 
     def look(self, check: str, number: int = 1) -> None:
         self.looked[check] = self.looked.get(check, 0) + number
@@ -41,7 +44,7 @@ class Tally:
             self.found[check] = self.found.get(check, 0) + number
             kept = self.examples.setdefault(check, [])
             for example in other.examples.get(check, ())[: _EXAMPLES - len(kept)]:
-                kept.append(Example(example.row + self.rows, example.ids, example.remark))
+                kept.append(Example(example.row + self.rows, example.ids, example.remark, example.where))
         for check, number in other.looked.items():
             self.looked[check] = self.looked.get(check, 0) + number
         self.rows += other.rows

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from draftmill.errors import EngineError
 from draftmill.journal.files import replacing
 from draftmill.verify.checks import CHECKS, Severity, passes
 from draftmill.verify.likeness import Judged
@@ -38,10 +39,20 @@ class Result(msgspec.Struct, frozen=True):
     examples: list[Shown] = []
 
 
+class Fault(msgspec.Struct, frozen=True):
+    """Why an engine could not be asked to the end, and what to do."""
+
+    message: str
+    advice: str = ""
+
+    def error(self) -> EngineError:
+        return EngineError(self.message, self.advice)
+
+
 class Verification(msgspec.Struct, frozen=True):
     """What was verified, and what came of it. ``not_made`` says why by the name of a check. ``coverage`` is the share
     of supervised tokens in a draft vocabulary of each size, markers included. ``lanes`` has rows and cut ones.
-    ``replay`` is what an engine said of some rows, where one was asked."""
+    ``replay`` is what an engine said of some rows, where one was asked, ``replay_fault`` why it could not be."""
 
     draftmill: str
     source: str
@@ -56,6 +67,7 @@ class Verification(msgspec.Struct, frozen=True):
     lanes: dict[str, list[int]]
     markers: int = 0
     replay: Judged | None = None
+    replay_fault: Fault | None = None
 
 
 def results(
@@ -107,7 +119,7 @@ def write(verification: Verification, path: Path) -> None:
 
 
 _OF_THE_WHOLE = (
-    *("row-missing", "length-by-position", "length-drift", "language-drift", "owed", "prompts-changed"),
+    *("row-missing", "length-by-position", "length-drift", "language-drift", "owed"),
     "position-order",
     *(
         "replay-likelihood",
@@ -121,7 +133,7 @@ _OF_THE_WHOLE = (
 
 
 def _shown(example: Example, file: Path, model: Model | None, name: str) -> Shown:
-    where = file.parent.name if name in _OF_THE_WHOLE else f"{file}:{example.row + 1}"
+    where = example.where or (file.parent.name if name in _OF_THE_WHOLE else f"{file}:{example.row + 1}")
     return Shown(where, _text(example.ids, model), example.remark)
 
 

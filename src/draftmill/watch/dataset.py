@@ -12,7 +12,9 @@ from draftmill.journal.index import LOOK, PARTIAL, read_indexed
 from draftmill.journal.prompts import index_of
 from draftmill.journal.reader import LARGEST, UnknownLine
 from draftmill.ledger.rows import written
+from draftmill.ledger.standing import Limits, widened
 from draftmill.recipe import BudgetCounts
+from draftmill.records import Finish
 from draftmill.watch import shapes, thinking
 from draftmill.watch.errors import Errors
 from draftmill.watch.figures import DatasetFigures, Recent, Thinking, Unread
@@ -148,6 +150,7 @@ class DatasetWatch:
             growing_answers=self.positions.growing_answers if self.positions else 0,
             finishes=dict(finishes),
             truncated=finishes["length"] / answers if answers else None,
+            cut_at=self.positions.cut_at if self.positions else self._loose_cut,
             lengths=lengths,
             prompt_lengths=prompt_lengths,
             thinking=self._thinking(),
@@ -169,6 +172,7 @@ class DatasetWatch:
         self._finishes: Counter[str] = Counter()
         self._older_lengths, self._older_prompts = Histogram(), Histogram()
         self._loose_lengths, self._loose_prompts = Histogram(), Histogram()  # where the prompts are not known
+        self._loose_cut: Limits | None = None
         self._recent: deque[Recent] = deque(maxlen=_RECENT)
         self._bad = (0, 0, "")
         self._thought = [0, 0, 0, 0]  # answers looked at, their tokens, those of thinking, never ended
@@ -242,6 +246,8 @@ class DatasetWatch:
                 self._loose_lengths.add(line.completion_tokens)
                 self._loose_prompts.add(line.prompt_tokens)
                 self._finishes[line.finish_reason.value] += 1
+                if line.finish_reason is Finish.LENGTH:
+                    self._loose_cut = widened(self._loose_cut, line.limit)
                 self._came(line.completion_tokens, line.finish_reason.value, line.position, line.turn, offset)
         elif self.positions.add(line) and not line.partial:
             self._came(line.completion_tokens, line.finish_reason.value, line.position, line.turn, offset)

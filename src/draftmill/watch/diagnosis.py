@@ -12,6 +12,7 @@ from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, duration, gigabytes, many
 
 _FEW = 3  # of anything that says nothing yet
+_HEARD = 20.0  # seconds since an engine's last sample that are worth telling
 _STILL = 120.0  # seconds without one token
 _LEAST_DISK = 1 << 30
 _TRUNCATED = 0.2
@@ -102,7 +103,8 @@ def _amiss(run: RunFigures, d: DatasetFigures) -> Iterator[tuple[str, str]]:
         holds = "is not there as it was built" if d.written is None else f"has {count(d.written)}"
         advice = f"{again}: it writes them from the journal, if the disk has room for them"
         yield f"of {d.name}, {many(d.rows, 'row')} should be written, and tokenized_data.jsonl {holds}", advice
-    unread = sum(u.lines for u in d.unread) + d.older_shape
+    # where positions are known, what a damaged line stood for is owed or was answered again
+    unread = sum(u.lines for u in d.unread) + d.older_shape if d.counting is None else 0
     if unread or d.strays:
         what = [f"{many(unread, 'line')} of its files cannot be read"] if unread else []
         what += [f"{many(d.strays, 'line')} of its journal belong to no prompt that lacks one"] if d.strays else []
@@ -171,18 +173,30 @@ def _truncated(run: RunFigures) -> Iterator[Finding]:
         judged = _FEW if run.phase is Phase.ENDED else _JUDGED  # what has ended will not change any more
         if d.truncated is None or d.truncated < _TRUNCATED or d.answers < judged:
             continue
-        limit = f" of {count(d.limit)} tokens" if d.limit else ""
-        lane = f" by the limit{limit} of lane {d.lane}" if d.lane else " by a limit"
+        raised = bool(d.limit and d.cut_at and d.limit > d.cut_at[1])
+        lane = f" by {_limit(d)} of lane {d.lane}" if d.lane else f" by {_limit(d)}"
+        since = f", which is {count(d.limit or 0)} since" if raised else ""
         inside = ""
         if d.thinking and d.thinking.unclosed:
             inside = f"; {d.thinking.unclosed / d.thinking.answers:.0%} never leave their thinking"
         what = "for what is still owed" if d.owed else "in another run"
+        todo = f"raise lanes.{d.lane or 'LANE'}.max_new_tokens {what} if the context has room"
         advice = (
-            f"raise lanes.{d.lane or 'LANE'}.max_new_tokens {what} if the context has room; "
+            f"{'what is still to come may be longer' if raised else todo}; "
             "cut answers are kept and labelled, `draftmill export --drop truncated` leaves them out"
         )
-        message = f"answers truncated: {d.truncated:.0%} of {d.name}'s are cut{lane}{inside}"
+        message = f"answers truncated: {d.truncated:.0%} of {d.name}'s are cut{lane}{since}{inside}"
         yield Finding(Verdict.TRUNCATED, Level.WARN, d.name, message, advice)
+
+
+def _limit(d: DatasetFigures) -> str:
+    """That of the answers themselves: the recipe's may be another one by now."""
+    if d.cut_at is None:
+        return "a limit"
+    least, most = d.cut_at
+    if least < most:
+        return f"limits of {count(least)} to {count(most)} tokens"
+    return f"the limit of {count(most)} tokens"
 
 
 def _unread(run: RunFigures) -> Iterator[Finding]:
@@ -204,7 +218,9 @@ def _down(run: RunFigures) -> Iterator[Finding]:
         if e.state not in _DOWN and (e.running is not None or e.source != "run"):
             continue
         if e.state == "open" and not e.why:
-            yield Finding(Verdict.ENGINE_DOWN, Level.INFO, e.name, f"{e.name} does not say what it is doing")
+            ago = run.time - (e.time or run.time)
+            silent = f", and was heard {duration(ago)} ago" if ago > _HEARD else ""
+            yield Finding(Verdict.ENGINE_DOWN, Level.INFO, e.name, f"{e.name} does not say what it is doing{silent}")
             continue
         alone = all(other.state in _DOWN for other in run.engines)
         stalled = "no progress" in e.why

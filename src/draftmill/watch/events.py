@@ -86,7 +86,7 @@ class Events:
                 self.left.discard(subject)
                 self._absent.discard(subject)
             case kind if kind in _WHY:
-                self.why[subject] = event.message
+                self.why[subject] = event.message.removeprefix(f"{subject}: ")
                 if kind == "leaves":
                     self.left.add(subject)
                 if kind == "absent":  # told before a start begins to generate

@@ -90,7 +90,8 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     as the budget counts them, ``written`` how many rows the training file holds for sure. ``answers``, ``generated``
     and ``prompt_tokens`` are those of all whole answers, surplus included; ``growing`` are tokens of answers that have
     not ended. ``older_shape`` answers stand in lines of other versions: their tokens are among ``generated``, and they
-    are rows only where the prompts are not known.
+    are rows only where the prompts are not known. ``limit`` is what the recipe says now, ``cut_at`` the lowest and the
+    highest limit that cut an answer.
     """
 
     name: str
@@ -116,6 +117,7 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     growing_answers: int = 0
     finishes: dict[str, int] = {}
     truncated: float | None = None
+    cut_at: tuple[int, int] | None = None
     lengths: Lengths | None = None
     prompt_lengths: Lengths | None = None
     thinking: Thinking | None = None

@@ -11,7 +11,7 @@ import numpy as np
 
 from draftmill.journal.index import FIELDS, FINISHES, LOOK, MORE, PARTIAL, REDRAWN, PromptIndex
 from draftmill.journal.reader import Entry
-from draftmill.ledger.standing import Tally
+from draftmill.ledger.standing import Limits, Tally, widened
 from draftmill.recipe import BudgetCounts
 from draftmill.records import Failure, Finish
 from draftmill.watch.lengths import Histogram
@@ -45,7 +45,8 @@ class Positions:
         self._failed: dict[int, dict[int, str]] = {}  # position → turn → kind of the error rows that stand there
         self.lengths, self.prompt_lengths = Histogram(), Histogram()
         self.finishes: Counter[str] = Counter()
-        self.continued = self.redrawn = self.strays = 0
+        self.continued = self.redrawn = self.strays = self.orphans = 0
+        self.cut_at: Limits | None = None
         self.growing = self.growing_answers = 0
         self.generated = self.prompt_tokens = 0
         if len(prompts.tokens):
@@ -111,6 +112,9 @@ class Positions:
         self.generated, self.prompt_tokens = self.lengths.total, self.prompt_lengths.total
         self.continued += int(np.count_nonzero(answers["continued"]))
         self.redrawn += int(np.count_nonzero(answers["flags"] & REDRAWN))
+        cut = answers["limit"][(answers["flags"] & 3) == FINISHES.index(Finish.LENGTH)]
+        for limit in (int(cut.min()), int(cut.max())) if len(cut) else ():
+            self.cut_at = widened(self.cut_at, limit)
         for finish, count in zip(FINISHES, np.bincount(answers["flags"] & 3, minlength=len(FINISHES)), strict=False):
             if count:
                 self.finishes[finish.value] += int(count)
@@ -136,7 +140,8 @@ class Positions:
                 self._grow(position, entry.continued + entry.completion_tokens)
             return True
         if not due:
-            self.strays += 1
+            late = entry.turn > (said.turns if said else 0)
+            self.orphans, self.strays = self.orphans + late, self.strays + (not late)
             return False
         self._grow(position, 0)
         self._seen(entry)
@@ -225,6 +230,8 @@ class Positions:
         self.generated += entry.completion_tokens
         self.prompt_tokens += entry.prompt_tokens
         self.finishes[entry.finish_reason.value] += 1
+        if entry.finish_reason is Finish.LENGTH:
+            self.cut_at = widened(self.cut_at, entry.limit)
         self.continued += entry.continued > 0
         self.redrawn += entry.redrawn
 

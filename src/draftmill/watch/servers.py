@@ -12,12 +12,19 @@ from draftmill.watch.loads import Loads
 from draftmill.watch.serverlog import ServerLog
 
 _SILENT = 60.0  # seconds behind the newest sample after which an engine is no longer in the run
+_OLD = 25.0  # seconds after which a sample is not what an engine does now; they come every 10 s at most
+_QUIET = 60.0  # the same of a line of a server's log, which writes none while nothing is decoded
 
 
 def figures(
-    loads: Loads, events: Events, recipe: Recipe | None, slots: dict[str, int | None], logs: Sequence[ServerLog]
+    loads: Loads,
+    events: Events,
+    recipe: Recipe | None,
+    slots: dict[str, int | None],
+    logs: Sequence[ServerLog],
+    now: float,
 ) -> list[EngineFigures]:
-    """Every engine of the last start that was not taken out, those that are away included."""
+    """Every engine of the last start that was not taken out, those that are away included; what is old is unknown."""
     specs = recipe.engines if recipe else []
     governed = {spec.url or EMBEDDED: spec.concurrency == "auto" for spec in specs}
     newest = max((e.time for e in loads.engines.values()), default=0.0)
@@ -27,20 +34,30 @@ def figures(
             continue
         engine.slots = engine.slots or slots.get(name)
         figures = engine.figures(events.why.get(name, ""), events.cap_why.get(name, ""))
+        if now - engine.time > _OLD:
+            figures = _old(figures)
         shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
     named = {e.name for e in shown}
     absent = [name for name in events.why if name not in named | events.left and "://" in name]
     shown += [EngineFigures(name=name, state="absent", why=events.why[name]) for name in absent]
     for log in logs:
-        shown = _with_log(shown, log)
+        shown = _with_log(shown, log, now)
     return shown
+
+
+_NOW = ("running", "queued", "kv_used", "kv_use", "rate")
 
 
 def past(engine: EngineFigures) -> EngineFigures:
     """An engine of a run that is not on: its last sample is not what it does now."""
-    gone = ("running", "queued", "in_flight", "cap", "kv_used", "kv_use", "rate")
     state = "" if engine.state == "open" else engine.state
-    return msgspec.structs.replace(engine, state=state, cap_why="", history=[], **dict.fromkeys(gone))
+    gone = dict.fromkeys((*_NOW, "in_flight", "cap"))
+    return msgspec.structs.replace(engine, state=state, cap_why="", history=[], **gone)
+
+
+def _old(engine: EngineFigures) -> EngineFigures:
+    """An engine that has not been heard of for a while, a server that is started again for one."""
+    return msgspec.structs.replace(engine, history=[], **dict.fromkeys(_NOW))
 
 
 class _Engine(msgspec.Struct):
@@ -56,11 +73,16 @@ def slots(path: Path) -> dict[str, int | None]:
         return {}
 
 
-def _with_log(engines: list[EngineFigures], log: ServerLog) -> list[EngineFigures]:
+def _with_log(engines: list[EngineFigures], log: ServerLog, now: float) -> list[EngineFigures]:
     """Engines with what a server's log says: of the engine that it belongs to (the only one, where it is not said) if
-    the run itself knows nothing of it, else as one more."""
+    the run itself knows nothing of it, else as one more. Of one that is away the log tells only what was."""
     said = log.refresh().figures()
     target = log.engine or (engines[0].name if len(engines) == 1 else None)
+    own = next((e for e in engines if e.name == target), None)
+    if own and own.state != "open":
+        return engines
+    if own and own.in_flight and said.time and now - said.time > _QUIET:
+        said = _old(said)
     mute = next(
         (n for n, e in enumerate(engines) if e.name == target and e.running is None and e.state == "open"), None
     )

@@ -155,7 +155,7 @@ class RunWatch:
         datasets = [self._dataset(name, now) for name in self.datasets]
         held = holder_lives(self.folder.lock)
         phase = self._phase(now, held, self._settled(datasets))
-        engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs)
+        engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs, now)
         if phase not in (Phase.RUNNING, Phase.PAUSED, Phase.FILES):
             engines = [servers.past(e) if e.source == "run" else e for e in engines]
             datasets = [msgspec.structs.replace(d, rates=over(d.rates)) for d in datasets]

@@ -238,5 +238,5 @@ class _Round:
             if found.prompts:
                 standing = load_standing(DatasetFolder(asked.folder), budget=dataset.get("budget"))
                 note(name, tally_differs(found, msgspec.to_builtins(standing.tally())))
-                if standing.unknown_lines or standing.strays:
+                if standing.unknown_lines or standing.strays or standing.orphans:
                     note(name, [f"{len(standing.unknown_lines)} unknown lines, {standing.strays} strays"])

@@ -281,7 +281,7 @@ class Round:
             folder = DatasetFolder(asked.folder)
             stands = load_standing(folder, budget=dataset.budget)
             note(dataset.name, tally_differs(found, msgspec.to_builtins(stands.tally())))
-            if stands.unknown_lines or stands.strays:
+            if stands.unknown_lines or stands.strays or stands.orphans:
                 note(dataset.name, [f"{len(stands.unknown_lines)} unknown lines, {stands.strays} strays"])
             if report is not None and report.ending is not None:
                 refresh_rows(folder, stands)

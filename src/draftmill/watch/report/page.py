@@ -161,8 +161,7 @@ def _distribution(facts: Facts, d: DatasetFigures) -> tuple[str, Chart | None]:
     if n is None:
         return d.name, None
     rules = [(n.p50, "median")]
-    if d.limit and n.longest >= d.limit:
-        rules.append((float(d.limit), "limit"))
+    rules += [(float(limit), "limit") for limit in sorted(set(d.cut_at or ()))]
     note = (
         f"{many(n.count, 'answer')}; half up to {count(n.p50)}, 90 % up to {count(n.p90)}, longest {count(n.longest)}"
     )
