@@ -1,16 +1,11 @@
 """A run's folder, or any file of rows, verified: parts in several processes, then what they hold together."""
 
 import hashlib
-import multiprocessing
-import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import islice, zip_longest
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,42 +14,22 @@ from draftmill.errors import EngineError, RunError, SourceError, StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.opened import OpenedRun, open_run
 from draftmill.ledger.settings import Settings
-from draftmill.ledger.standing import Standing
 from draftmill.render.markers import Custom, custom
 from draftmill.verify import whole as wholes_
 from draftmill.verify.checks import CHECKS, Needs
-from draftmill.verify.examine import Examiner, Found, Plan
+from draftmill.verify.examine import Plan
+from draftmill.verify.examining import Job, Tell, examined, quiet, some_rows
 from draftmill.verify.habits import Habits, learn, pairs_of
 from draftmill.verify.journaled import Ledgered, key
 from draftmill.verify.likeness import Judged
-from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
+from draftmill.verify.lines import Row
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
 from draftmill.verify.replaying import Replaying, asked_of, pick, replayed
 from draftmill.verify.verification import Fault, Verification, results
 from draftmill.verify.whole import Whole
 
-_SAMPLE = 2000  # rows that habits are learned from
-_PLACES = 4  # parts that they come from
 _TESTED = 4000  # answers whose tokenizer is looked at
-_WORTH = 8 << 20  # bytes below which another process costs more than it saves
-
-Tell = Callable[[int, int], None]  # hears of rows and tokens so far
-
-
-def _quiet(rows: int, tokens: int) -> None:
-    pass
-
-
-@dataclass
-class _Job:
-    """One dataset to be examined."""
-
-    name: str
-    file: Path
-    plan: Plan
-    model: Model | None
-    standing: Standing | None = None
 
 
 def verify_run(
@@ -64,7 +39,7 @@ def verify_run(
     thresholds: dict[str, float] | None = None,
     workers: int | None = None,
     replay: Replaying | None = None,
-    tell: Tell = _quiet,
+    tell: Tell = quiet,
 ) -> Verification:
     """Verify the rows of a run against themselves, its prompts and its journal. Takes no lock and changes nothing.
 
@@ -82,11 +57,11 @@ def verify_run(
         raise StorageError(
             f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run"
         )
-    samples = {name: _sample(folder.dataset(name).rows) for name in chosen}
+    samples = {name: some_rows(folder.dataset(name).rows) for name in chosen}
     mixed = zip_longest(*(found for found, _ in samples.values()))
     pairs = pairs_of(row for together in mixed for row in together if row)
     jobs = [_of_run(opened, name, samples[name], pairs) for name in chosen]
-    wholes = _examined(jobs, workers, tell)
+    wholes = examined(jobs, workers, tell)
     for job, whole in zip(jobs, wholes, strict=True):
         _with_run(job, whole, folder.dataset(job.name), settings, str(folder.tokenizer))
     limits = recipe.verify | (thresholds or {})
@@ -113,7 +88,7 @@ def verify_file(
     thresholds: dict[str, float] | None = None,
     workers: int | None = None,
     replay: Replaying | None = None,
-    tell: Tell = _quiet,
+    tell: Tell = quiet,
 ) -> Verification:
     """Verify a file of rows, whoever wrote it. ``model`` is a directory, a hub id or a ``.gguf`` file; ``replay`` asks
     an engine about some of them.
@@ -125,18 +100,18 @@ def verify_file(
     if model is not None:
         spec = ModelSpec(model, "2026-01-01", {}, Custom(), trust_remote_code)
         loaded = shared(spec)
-    sample, number = _sample(path)
+    sample, number = some_rows(path)
     if not number:
         raise SourceError(f"{path}: holds no row")
     known = (loaded.flags, loaded.tails, loaded.tokenizer.size) if loaded else ()
     habits = replace(learn(sample, *known), pairs=pairs_of(sample))
-    job = _Job(
+    job = Job(
         path.name,
         path,
         Plan(habits, spec, None, min(1.0, _TESTED / number), loaded.markers if loaded else None),
         loaded,
     )
-    wholes = _examined([job], workers, tell)
+    wholes = examined([job], workers, tell)
     not_made = _not_made(wholes[0], habits, loaded)
     asked = asked_of(job.name, pick(path, replay.rows, replay.seed), replay.sampling) if replay else []
     stops = tuple(np.flatnonzero(habits.flags & STOP).tolist())
@@ -154,7 +129,7 @@ def _replayed(ask: Callable[[], Judged | None], not_made: dict[str, str]) -> Jud
         return Fault(error.message, error.advice)
 
 
-def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs: Pairs | None) -> _Job:
+def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs: Pairs | None) -> Job:
     folder, settings, recipe = opened.folder, opened.settings, opened.recipe
     dataset, files = recipe.dataset(name), folder.dataset(name)
     spec = ModelSpec(
@@ -186,7 +161,7 @@ def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs:
     sample, number = sampled
     habits = learn(sample, flags, vocab_size=settings.vocab_size)
     habits = replace(habits, tails=frozenset(), pairs=pairs)  # where answers begin, the journal knows
-    return _Job(
+    return Job(
         name,
         files.rows,
         Plan(habits, spec, ledgered, min(1.0, _TESTED / max(1, number)), model.markers),
@@ -195,7 +170,7 @@ def _of_run(opened: OpenedRun, name: str, sampled: tuple[list[Row], int], pairs:
     )
 
 
-def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings, tokenizer: str) -> None:
+def _with_run(job: Job, whole: Whole, files: DatasetFolder, settings: Settings, tokenizer: str) -> None:
     """The checks of one dataset as a whole."""
     tally, standing, ledgered, model = whole.tally, job.standing, job.plan.ledgered, job.model
     assert standing and ledgered and model
@@ -227,7 +202,7 @@ def _with_run(job: _Job, whole: Whole, files: DatasetFolder, settings: Settings,
 
 def _judged(
     source: str,
-    jobs: list[_Job],
+    jobs: list[Job],
     wholes: list[Whole],
     thresholds: dict[str, float],
     not_made: dict[str, str],
@@ -312,74 +287,3 @@ def _not_made(whole: Whole, habits: Habits, model: Model | None) -> dict[str, st
     if not habits.tails:
         reasons |= dict.fromkeys(_OF_TAILS, "no ids stand before most answers, and no --model says which should")
     return reasons
-
-
-def _sample(file: Path) -> tuple[list[Row], int]:
-    """Rows from several places of a file, and about how many it has."""
-    packed = file.name.lower().endswith((".gz", ".zst"))
-    there = list(islice(parts(file), 1)) if packed else list(parts(file))
-    chosen = there[:: max(1, len(there) // _PLACES)][:_PLACES]
-    found, number = [], 0
-    for part in chosen:
-        of_part = list(islice(rows(part), _SAMPLE)) if len(chosen) == 1 else list(rows(part))
-        number += len(of_part)
-        found += of_part[: _SAMPLE // len(chosen)]
-    if packed:  # how much there is shows only at its end; about ten to one is usual
-        number = max(number, number * file.stat().st_size * 10 // PART_BYTES)
-    else:
-        number = number * len(there) // max(1, len(chosen))
-    return found, number
-
-
-def _examined(jobs: list[_Job], workers: int | None, tell: Tell) -> list[Whole]:
-    """Every part of every dataset, the results in their order, no more than a few parts ahead."""
-    wholes = {job.name: Whole(job.name) for job in jobs}
-    at_once = workers or len(os.sched_getaffinity(0))
-    size = sum(job.file.stat().st_size for job in jobs)
-    tasks = ((job.name, part) for job in jobs for part in parts(job.file))
-    plans = {job.name: job.plan for job in jobs}
-    total = tokens = 0
-    for name, found in (
-        _serial(plans, tasks, jobs) if at_once == 1 or size < _WORTH else _parallel(plans, tasks, at_once)
-    ):
-        wholes[name].add(found)
-        total, tokens = total + found.tally.rows, tokens + found.tokens
-        tell(total, tokens)
-    return [wholes[job.name] for job in jobs]
-
-
-def _serial(plans: dict[str, Plan], tasks: Iterator[tuple[str, Part]], jobs: list[_Job]) -> Iterator[tuple[str, Found]]:
-    examiners = {job.name: Examiner(plans[job.name], job.model) for job in jobs}
-    for name, part in tasks:
-        yield name, examiners[name].examine(part)
-
-
-def _parallel(plans: dict[str, Plan], tasks: Iterator[tuple[str, Part]], at_once: int) -> Iterator[tuple[str, Found]]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(at_once, mp_context=context, initializer=_begin, initargs=(plans,)) as pool:
-        waiting: deque[tuple[str, Future[Found]]] = deque()
-        try:
-            for name, part in tasks:
-                waiting.append((name, pool.submit(_examine, name, part)))
-                if len(waiting) > 2 * at_once:
-                    name, future = waiting.popleft()
-                    yield name, future.result()
-            while waiting:
-                name, future = waiting.popleft()
-                yield name, future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-_examiners: dict[str, Any] = {}  # of a worker process, by dataset
-
-
-def _begin(plans: dict[str, Plan]) -> None:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the parts are what runs side by side
-    for name, plan in plans.items():
-        _examiners[name] = Examiner(plan, shared(plan.spec, plan.markers) if plan.spec else None)
-
-
-def _examine(name: str, part: Part) -> Found:
-    found: Found = _examiners[name].examine(part)
-    return found
