@@ -5,6 +5,7 @@ answer whenever those in flight turn out shorter than was expected of them, and 
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,13 +15,13 @@ from draftmill.watch.lengths import EDGES, Histogram
 DRAWS = 64  # times that an end is played; more moves a range by less than a per cent of itself
 MOST = 96  # answers that are played one by one; of more, all but the last ones end as their lengths say on average
 _GRID = 512  # places of the table that says what is expected of an answer that is so long already
-_EVENTS = 4 * MOST  # ends at which a play is cut off: a budget sends about as many again as are in flight
+_AGAIN = 64  # answers that a budget sends beyond its first forecast, at most
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One dataset's share of the last answers: how many of it are in flight when nothing more is sent, tokens that each
-    grew since its last one was sent (``lead``), and whether a ``budget`` ends it, which may send another. ``ages``:
-    the tokens that each has, where that is known; each token counts ``weight``."""
+    """One dataset's share of the last answers: how many are in flight when its last one was sent, tokens that each grew
+    from then until the last one of all was sent (``lead``), and whether a ``budget`` ends it, which may send another.
+    ``ages``: the tokens that each has, where that is known. A token counts ``weight``."""
 
     name: str
     lengths: Histogram
@@ -32,7 +33,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """By draw: seconds until the last answer ends, and tokens that were counted on of those in flight."""
+    """By draw: seconds from the last prompt of all to the end of the last answer, and tokens of those that are still to
+    come now which are generated meanwhile; less what budgets make generated before, beyond their own."""
 
     seconds: np.ndarray
     tokens: np.ndarray
@@ -46,15 +48,19 @@ def drain(parts: Sequence[Part], step: Callable[[np.ndarray], np.ndarray], draws
         return Drain(np.zeros(draws), np.zeros(draws))
     chance = np.random.default_rng(0)  # the same draws at each look: a range must not jitter
     before, seconds, tokens = (0.0, 0.0, 0.0) if whole <= MOST else _fall(parts, step, whole)
-    share = min(1.0, MOST / whole)
+    numbers = _round([p.number * min(1.0, MOST / whole) for p in parts])
     each = [_Each(p, before) for p in parts]
-    numbers = _round([p.number * share for p in parts])
-    owner = np.repeat(np.arange(len(parts)), numbers)
-    ages, totals = (
-        np.concatenate(found, axis=1)
-        for found in zip(*[e.begun(chance, draws, n) for e, n in zip(each, numbers, strict=True)], strict=True)
-    )
-    return _play(each, owner, ages, totals, chance, step, seconds, tokens)
+    played = _play(each, numbers, chance, draws)
+    return Drain(seconds + _seconds(played, step), tokens + played.counted)
+
+
+class _Played(NamedTuple):
+    """By draw: when each answer begins and ends, in tokens that each grows after the last prompt of all was sent (those
+    that begin and end at once are none), and ``Drain.tokens``."""
+
+    begins: np.ndarray
+    ends: np.ndarray
+    counted: np.ndarray
 
 
 class _Each:
@@ -66,7 +72,8 @@ class _Each:
         self._weights = part.lengths.counts[used].astype(float)
         self._sum = np.cumsum(self._weights)
         self.budget, self.weight = part.budget, part.weight
-        self._lead, self._ages = part.lead + before, np.array(part.ages, dtype=float)
+        self.lead, self._youngest = part.lead, before
+        self._ages = np.array(part.ages, dtype=float)
         self.mean = float(np.average(self.lengths, weights=self._weights))
         self.per = _GRID / (self.lengths[-1] + 1)
         ages = np.arange(_GRID) / self.per
@@ -75,9 +82,9 @@ class _Each:
         number = np.append(np.cumsum(self._weights[::-1])[::-1], 0.0)
         self.expected = np.where(number[first] > 0, tokens[first] / np.maximum(number[first], 1e-9), ages)
 
-    def drawn(self, chance: np.random.Generator, number: int) -> np.ndarray:
+    def drawn(self, chance: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Lengths of answers of which nothing is known."""
-        at = np.searchsorted(self._sum, chance.random(number) * self._sum[-1], side="right")
+        at = np.searchsorted(self._sum, chance.random(shape) * self._sum[-1], side="right")
         return self.lengths[np.minimum(at, len(self.lengths) - 1)]
 
     def begun(self, chance: np.random.Generator, draws: int, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,74 +97,77 @@ class _Each:
             at = np.searchsorted(self._sum, below + chance.random(shape) * (self._sum[-1] - below), side="right")
             totals = self.lengths[np.minimum(at, len(self.lengths) - 1)]
             return ages, np.maximum(totals, ages + 1)
-        lead = min(self._lead, float(self.lengths[-1]) - 1)
-        sums = np.cumsum(self._weights * np.maximum(0.0, self.lengths - lead))
+        youngest = min(self._youngest, float(self.lengths[-1]) - 1)
+        sums = np.cumsum(self._weights * np.maximum(0.0, self.lengths - youngest))
         at = np.searchsorted(sums, chance.random(shape) * sums[-1], side="right")
         totals = self.lengths[np.minimum(at, len(self.lengths) - 1)]
-        return lead + chance.random(shape) * (totals - lead), totals
+        return youngest + chance.random(shape) * (totals - youngest), totals
 
 
-def _play(
-    each: list[_Each],
-    owner: np.ndarray,
-    ages: np.ndarray,
-    totals: np.ndarray,
-    chance: np.random.Generator,
-    step: Callable[[np.ndarray], np.ndarray],
-    seconds: float,
-    tokens: float,
-) -> Drain:
-    draws, number = ages.shape
-    rows = np.arange(draws)
-    table = np.concatenate([e.expected for e in each])
-    start, per = owner * _GRID, np.array([e.per for e in each])[owner]
-    budget = np.array([e.budget for e in each])
-    means = np.array([e.mean for e in each])
-    fresh = [e.drawn(chance, draws * 64).reshape(draws, 64) for e in each]
-    most = start + _GRID - 1
+def _play(each: "list[_Each]", numbers: list[int], chance: np.random.Generator, draws: int) -> _Played:
+    """The last answers of some datasets in each draw.
 
-    def expected(of: np.ndarray) -> np.ndarray:
-        return np.maximum(table[np.minimum(start + (of * per).astype(np.int64), most)], of)
+    All datasets are played at once, each in rows of its own and on its own clock: how fast answers grow does not matter
+    to which of them is the next to end.
+    """
+    wide, rows = max(numbers), draws * len(each)
+    ages, totals = np.zeros((rows, wide)), np.full((rows, wide), np.inf)
+    for n, (of, number) in enumerate(zip(each, numbers, strict=True)):
+        own = slice(n * draws, (n + 1) * draws)
+        ages[own, :number], totals[own, :number] = of.begun(chance, draws, number)
+    begins, ends = -ages, totals - ages
+    there = np.isfinite(ends)
+    table = np.concatenate([of.expected for of in each])
+    per = np.repeat([of.per for of in each], draws)[:, None]
+    first = np.repeat(np.arange(len(each)) * _GRID, draws)[:, None]
 
-    members = [owner == n for n in range(len(each))]
-    hope = expected(ages)
-    want = np.stack([hope[:, m].sum(axis=1) for m in members], axis=1) - chance.random((draws, len(each))) * means
-    counted = np.full(draws, tokens)
-    for n, m in enumerate(members):
-        known = hope if each[n].budget else totals
-        counted += each[n].weight * (known[:, m] - ages[:, m]).sum(axis=1)
-    landed = np.zeros((draws, len(each)))
-    alive = np.ones((draws, number), dtype=bool)
-    sent = np.zeros(draws, dtype=np.int64)
-    passed = np.full(draws, seconds)
-    left = totals - ages
-    for _ in range(_EVENTS):
-        running = alive.sum(axis=1)
-        if not running.any():
+    def hope(now: np.ndarray) -> np.ndarray:
+        """The tokens that those in flight are expected to have in the end."""
+        old = np.where(np.isfinite(ends), now - begins, 0.0)
+        place = first + np.minimum((old * per).astype(np.int64), _GRID - 1)
+        return np.where(np.isfinite(ends), np.maximum(table[place], old), 0.0).sum(axis=1)
+
+    hoped = hope(np.zeros((rows, 1)))
+    want = hoped - chance.random(rows) * np.repeat([of.mean for of in each], draws)
+    want[np.repeat([not of.budget for of in each], draws)] = 0.0  # whatever comes is enough: the last one was sent
+    fresh = np.concatenate([of.drawn(chance, (draws, _AGAIN)) for of in each])
+    seen_begins, seen_ends = [begins.copy()], [np.where(there, ends, begins)]
+    whole, row = np.arange(rows), np.repeat([of.budget for of in each], draws)
+    landed, sent = np.zeros(rows), np.zeros(rows, dtype=np.int64)
+    for _ in range(wide + _AGAIN if row.any() else 0):
+        gone = ends.argmin(axis=1)
+        now = ends[whole, gone]
+        on = row & np.isfinite(now) & (sent < _AGAIN)
+        if not on.any():
             break
-        gone = left.argmin(axis=1)
-        by = np.where(running > 0, left[rows, gone], 0.0)
-        passed += by * step(running)
-        left -= by[:, None]
-        ages = ages + by[:, None]
-        whose = owner[gone]
-        on = running > 0
-        landed[rows[on], whose[on]] += totals[rows, gone][on]
-        alive[rows, gone] = False
-        left[rows, gone] = np.inf
-        asks = on & budget[whose]
-        if not asks.any():
-            continue
-        mine = (owner[None, :] == whose[:, None]) & alive
-        there = landed[rows, whose] + (expected(ages) * mine).sum(axis=1)
-        short = np.nonzero(asks & (there < want[rows, whose]))[0]
-        for n in range(len(each)):
-            again = short[whose[short] == n]
-            if len(again):
-                slot, new = gone[again], fresh[n][again, sent[again] % 64]
-                totals[again, slot], left[again, slot], ages[again, slot], alive[again, slot] = new, new, 0.0, True
-                sent[again] += 1
-    return Drain(passed, counted)
+        landed[on] += (now - begins[whole, gone])[on]
+        ends[whole[on], gone[on]] = np.inf
+        again = np.nonzero(on & (landed + hope(np.where(on, now, 0.0)[:, None]) < want))[0]
+        if len(again):
+            begins[again, gone[again]] = now[again]
+            ends[again, gone[again]] = now[again] + fresh[again, sent[again]]
+            sent[again] += 1
+            more = np.zeros((2, rows, 1))  # nothing, where nothing is sent
+            more[0, again, 0], more[1, again, 0] = now[again], ends[again, gone[again]]
+            seen_begins.append(more[0])
+            seen_ends.append(more[1])
+    lead = np.repeat([of.lead for of in each], draws)[:, None]
+    begins, ends = np.concatenate(seen_begins, axis=1), np.concatenate(seen_ends, axis=1)
+    before = np.maximum(0.0, np.minimum(ends, lead) - np.maximum(begins, 0.0)).sum(axis=1)
+    known = np.where(row, hoped, np.where(there, totals, 0.0).sum(axis=1)) - ages.sum(axis=1)
+    counted = np.repeat([of.weight for of in each], draws) * (known - before)
+    sides = (np.concatenate(np.split(side - lead, len(each)), axis=1) for side in (begins, ends))
+    return _Played(*sides, counted.reshape(len(each), draws).sum(axis=0))
+
+
+def _seconds(played: _Played, step: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Until the last end, by draw."""
+    begins, ends = played.begins, played.ends
+    times = np.concatenate([np.maximum(0.0, begins), np.maximum(0.0, ends)], axis=1)
+    order = np.argsort(times, axis=1, kind="stable")
+    times = np.take_along_axis(times, order, axis=1)
+    running = np.cumsum(np.where(order < begins.shape[1], 1, -1), axis=1)[:, :-1]
+    return (np.diff(times, axis=1) * step(np.maximum(0, running))).sum(axis=1)
 
 
 def _fall(

@@ -171,9 +171,9 @@ def _last(work: list[tuple[Work, float]], flying: float) -> list[Part]:
     parts, free = list[Part](), flying
     for (w, left), lead, own in sorted(zip(work, leads, wholes, strict=True), key=lambda x: -x[1]):
         later = sum(o * max(0.0, lead - le) / (1 - le) for o, le in zip(wholes, leads, strict=True)) / flying
-        number = flying * own / whole * _older(w.lengths, later) if lead else free
+        number = flying * own / whole if lead else free
         parts.append(_part(w, left, min(number, free), later))
-        free -= parts[-1].number
+        free -= parts[-1].number * _older(w.lengths, later)
     return parts
 
 
