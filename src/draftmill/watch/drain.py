@@ -129,7 +129,6 @@ def _play(each: "list[_Each]", numbers: list[int], chance: np.random.Generator, 
 
     hoped = hope(np.zeros((rows, 1)))
     want = hoped - chance.random(rows) * np.repeat([of.mean for of in each], draws)
-    want[np.repeat([not of.budget for of in each], draws)] = 0.0  # whatever comes is enough: the last one was sent
     fresh = np.concatenate([of.drawn(chance, (draws, _AGAIN)) for of in each])
     seen_begins, seen_ends = [begins.copy()], [np.where(there, ends, begins)]
     whole, row = np.arange(rows), np.repeat([of.budget for of in each], draws)
@@ -154,7 +153,7 @@ def _play(each: "list[_Each]", numbers: list[int], chance: np.random.Generator, 
     lead = np.repeat([of.lead for of in each], draws)[:, None]
     begins, ends = np.concatenate(seen_begins, axis=1), np.concatenate(seen_ends, axis=1)
     before = np.maximum(0.0, np.minimum(ends, lead) - np.maximum(begins, 0.0)).sum(axis=1)
-    known = np.where(row, hoped, np.where(there, totals, 0.0).sum(axis=1)) - ages.sum(axis=1)
+    known = np.where(row, want, np.where(there, totals, 0.0).sum(axis=1)) - ages.sum(axis=1)
     counted = np.repeat([of.weight for of in each], draws) * (known - before)
     sides = (np.concatenate(np.split(side - lead, len(each)), axis=1) for side in (begins, ends))
     return _Played(*sides, counted.reshape(len(each), draws).sum(axis=0))
@@ -170,9 +169,7 @@ def _seconds(played: _Played, step: Callable[[np.ndarray], np.ndarray]) -> np.nd
     return (np.diff(times, axis=1) * step(np.maximum(0, running))).sum(axis=1)
 
 
-def _fall(
-    parts: Sequence[Part], step: Callable[[np.ndarray], np.ndarray], whole: float
-) -> tuple[float, float, float]:
+def _fall(parts: Sequence[Part], step: Callable[[np.ndarray], np.ndarray], whole: float) -> tuple[float, float, float]:
     """(tokens that each grows, seconds, tokens of all) until only as many run as are played one by one."""
     widths = np.diff(EDGES, append=EDGES[-1]).astype(float)
     running = np.zeros(len(EDGES))

@@ -7,7 +7,7 @@ the middle nine tenths of all ends that lengths, rate and drain leave open toget
 """
 
 from collections.abc import Callable, Sequence
-from math import hypot, sqrt
+from math import exp, hypot, sqrt
 from statistics import NormalDist, median
 
 import msgspec
@@ -21,9 +21,13 @@ _OUTSIDE = 0.05  # of all ends, on each side of the range
 _NORMAL = np.array([NormalDist().inv_cdf((n + 0.5) / 32) for n in range(32)])
 _WARM = 60.0  # seconds of a start in which its rate says nothing
 _LATER_PART = 2 / 3  # of a start whose rate is believed: not its beginning, while the servers fill
-_WINDOWS = 8  # of that part: how much their rates differ says how far the rest may
-_DRIFT = 0.01  # by which the rest differs at least
-_SETTLING = 300.0  # seconds after which a start's rate is settled
+_WINDOWS = 8  # parts of it: how much their rates differ says how far the rest may
+_LONGEST = 0.98  # of a dataset's answers are shorter than the one that its rate has settled with
+_DRIFT, _DRIFT_FULL = 0.005, 0.02  # by which the rest differs at least, with as many at once, or as a full cache holds
+_EARLY = 0.4  # of the time at which a start ends too early by its own word at most, while its first long answers grow:
+# the servers hold more young answers than they will old ones, and only short answers have ended
+_SLOWER = 0.2  # by which the last steps are slower at most: a fit to loads takes prompts between two steps for them
+_EVENLY = (0.125, 0.375, 0.625, 0.875)  # of what may be later at most
 _LONG = 0.9  # of a dataset's answers are shorter than what the order of dispatch takes for a long one (mill.stream)
 _MOST_LEAD = 0.5  # mill.mixing
 _FULL = 0.75  # of its KV cache, which then bounds how many run: a governor leaves room for what grows
@@ -43,31 +47,48 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How fast a start is: tokens a second over ``window`` seconds, of which ``windows`` differed by ``noise``, a share
-    of it (a standard deviation)."""
+    """How fast a start is: tokens a second over the last ``window`` of its ``elapsed`` seconds, of which ``_WINDOWS``
+    parts differed by ``noise``, a share of the rate (a standard deviation)."""
 
     rate: float
     noise: float = 0.0
     window: float = 3600.0
-    windows: int = _WINDOWS
+    elapsed: float = 7200.0
+    settling: float = 0.0
 
-    def drift(self, seconds: float) -> float:
-        """By what share so many seconds to come will differ from it: a standard deviation."""
-        each = self.window / self.windows
-        chance = self.noise * sqrt(1 / self.windows + min(1.0, each / max(1.0, seconds)))
-        return hypot(chance, _DRIFT * (1 + _SETTLING / self.window))
+    @property
+    def early(self) -> float:
+        """By what share of the time the end may be later, since the start has not settled."""
+        return _EARLY * exp(-self.elapsed / max(1.0, 2 * self.settling))
+
+    def drift(self, seconds: float, floor: float) -> float:
+        """By what share so many seconds to come will differ from it: a standard deviation. What the parts of the window
+        differed by is chance, of which longer times have less."""
+        part = self.window / _WINDOWS
+        chance = self.noise * sqrt(1 / _WINDOWS + min(1.0, part / max(1.0, seconds)))
+        return hypot(chance, floor)
 
 
-def pace(progress: Sequence[tuple[float, float]]) -> Pace | None:
-    """The pace of a start whose (time, tokens) are these; None before there is one."""
+def pace(progress: Sequence[tuple[float, float]], settling: float = 0.0) -> Pace | None:
+    """The pace of a start whose (time, tokens) are these; None before there is one. ``settling``: seconds after which
+    its servers hold as they will for the rest, old answers beside young ones."""
     if len(progress) < 2 or progress[-1][0] - progress[0][0] < _WARM:
         return None
     times, tokens = np.array(progress, dtype=float).T
-    window = _LATER_PART * (times[-1] - times[0])
+    elapsed = float(times[-1] - times[0])
+    window = elapsed - max((1 - _LATER_PART) * elapsed, min(settling, _LATER_PART * elapsed))
     edges = np.linspace(times[-1] - window, times[-1], _WINDOWS + 1)
     rates = np.diff(np.interp(edges, times, tokens)) / np.diff(edges)
     rate = float(rates.mean())
-    return Pace(rate, float(rates.std(ddof=1)) / rate, window) if rate > 0 else None
+    return Pace(rate, float(rates.std(ddof=1)) / rate, window, elapsed, settling) if rate > 0 else None
+
+
+def settling(work: list[Work], engines: list[EngineFigures]) -> float:
+    """Seconds in which a long answer grows."""
+    rate = sum(e.mean_rate or 0.0 for e in engines)
+    tokens = sum(w.lengths.total for w in work)
+    longest = sum(w.lengths.quantile(_LONGEST) * w.lengths.total for w in work) / max(1, tokens)
+    return longest * sum(_usual(e) for e in engines) / rate if rate else 0.0
 
 
 def foresee(work: list[Work], engines: list[EngineFigures], pace: Pace | None, *, together: bool = True) -> Eta | None:
@@ -84,7 +105,7 @@ def foresee(work: list[Work], engines: list[EngineFigures], pace: Pace | None, *
     usual = sum(_usual(e) for e in engines) or float(sum(w.figures.growing_answers for w in work))
     step = _step(engines, usual, pace.rate)
     open_work = [(w, x) for w, x in zip(work, each, strict=True) if x and w.lengths.count]
-    parts = _last(open_work, usual) if together else _lane_by_lane(open_work, usual)
+    parts = _last(open_work, usual, weight) if together else _lane_by_lane(open_work, usual)
     end = drain([msgspec.structs.replace(p, weight=weight.get(p.name, 1.0)) for p in parts], step)
     due = sum(x * weight.get(w.figures.name, 1.0) for w, x in zip(work, each, strict=True))
     if due <= float(end.tokens.mean()):  # nothing is sent any more, but where a budget falls short
@@ -93,18 +114,19 @@ def foresee(work: list[Work], engines: list[EngineFigures], pace: Pace | None, *
     else:
         full = np.maximum(0.0, due - end.tokens) / pace.rate
         unknown = sqrt(sum(_unknown(w, x) ** 2 for w, x in zip(work, each, strict=True))) / pace.rate
-    ends = full + end.seconds
-    spread = hypot(unknown, pace.drift(float(full.mean())) * float(full.mean()))
-    low, middle, high = np.quantile(ends[:, None] + spread * _NORMAL, (_OUTSIDE, 0.5, 1 - _OUTSIDE))
+    ends = (full + end.seconds)[:, None] + np.array(_EVENLY) * (full * pace.early + _SLOWER * end.seconds)[:, None]
+    bulk = float(full.mean())
+    spread = hypot(unknown, pace.drift(bulk, _DRIFT_FULL if weight else _DRIFT) * bulk)
+    low, middle, high = np.quantile(ends[..., None] + spread * _NORMAL, (_OUTSIDE, 0.5, 1 - _OUTSIDE))
     return Eta(float(middle), max(0.0, float(low)), float(high), remaining)
 
 
 def weights(work: list[Work], engines: list[EngineFigures]) -> dict[str, float]:
     """What a token of each dataset takes of the servers' time, those done so far taking 1 on average.
 
-    A step takes ``base + each · running`` seconds. Where the KV cache is full, ``running`` is what it holds over what an
-    answer holds there on average, its prompt included: then a token takes ``each`` and a share of ``base`` that is in
-    proportion to what its dataset's answers hold.
+    A step takes ``base + each · running`` seconds. Where the KV cache is full, ``running`` is what it holds over what
+    an answer holds there on average, its prompt included: then a token takes ``each`` and a share of ``base`` that is
+    in proportion to what its dataset's answers hold.
     """
     seen = [(w.figures.name, w.lengths.total, _held(w)) for w in work if w.lengths.count]
     full = [e for e in engines if (_cache(e) or 0.0) >= _FULL]
@@ -161,19 +183,23 @@ def _unknown(work: Work, left: float) -> float:
     return deviation * sqrt(owed + owed * owed / lengths.count)
 
 
-def _last(work: list[tuple[Work, float]], flying: float) -> list[Part]:
+def _last(work: list[tuple[Work, float]], flying: float, weight: dict[str, float]) -> list[Part]:
     """What is in flight when the last answer was sent, where all datasets are mixed: those with long answers sent
     their last ones earlier (``mill.mixing``), and those with the shortest ones fill the places."""
     wholes = [w.done + left for w, left in work]
-    whole = sum(wholes)
     chains = [w.lengths.quantile(_LONG) for w, _ in work]
-    leads = [min(_MOST_LEAD, (c - min(chains)) * flying / whole) for c in chains]
-    parts, free = list[Part](), flying
-    for (w, left), lead, own in sorted(zip(work, leads, wholes, strict=True), key=lambda x: -x[1]):
-        later = sum(o * max(0.0, lead - le) / (1 - le) for o, le in zip(wholes, leads, strict=True)) / flying
-        number = flying * own / whole if lead else free
-        parts.append(_part(w, left, min(number, free), later))
-        free -= parts[-1].number * _older(w.lengths, later)
+    leads = [min(_MOST_LEAD, (c - min(chains)) * flying / sum(wholes)) for c in chains]
+    held = [weight.get(w.figures.name, 1.0) for w, _ in work]
+    most = sum(own * h for own, h in zip(wholes, held, strict=True))
+    room, rest = flying * most / sum(wholes), most
+    parts, ahead = list[Part](), list[tuple[Histogram, float, float, float]]()
+    for n in sorted(range(len(work)), key=lambda n: -leads[n]):
+        grown = sum(o * max(0.0, leads[n] - le) / (1 - le) for o, le in zip(wholes, leads, strict=True)) / flying
+        taken = sum(h * number * _older(of, then - grown) for of, number, then, h in ahead)
+        number = max(0.0, room - taken) * wholes[n] / rest
+        parts.append(_part(*work[n], number, grown))
+        ahead.append((work[n][0].lengths, number, grown, held[n]))
+        rest -= wholes[n] * held[n]
     return parts
 
 

@@ -205,7 +205,7 @@ class RunWatch:
             if p.time >= since
         ]
         together = self.recipe is None or self.recipe.order == "together"
-        whole = eta.foresee(work, engines, eta.pace(progress), together=together)
+        whole = eta.foresee(work, engines, eta.pace(progress, eta.settling(work, engines)), together=together)
         each = [msgspec.structs.replace(w.figures, eta=eta.alone(w, w.figures.rates.last_5min)) for w in work]
         return each, msgspec.structs.replace(total, eta=whole)
 
