@@ -84,23 +84,25 @@ class _Each:
 
     def drawn(self, chance: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Lengths of answers of which nothing is known."""
-        at = np.searchsorted(self._sum, chance.random(shape) * self._sum[-1], side="right")
-        return self.lengths[np.minimum(at, len(self.lengths) - 1)]
+        return self._at(np.searchsorted(self._sum, chance.random(shape) * self._sum[-1], side="right"))
+
+    def _at(self, place: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.lengths[np.minimum(place, len(self.lengths) - 1)]
+        return found
 
     def begun(self, chance: np.random.Generator, draws: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         """(ages, whole lengths) of so many in flight, in each draw: as one finds them at any moment, long ones
         oftener than short ones, and none younger than the last that was sent."""
         shape = draws, number
         if len(self._ages) and number:
-            ages = np.broadcast_to(np.resize(self._ages, number), shape).copy()
+            known = np.append(self._ages, np.zeros(number))[:number]  # the others have just begun
+            ages = np.tile(known, (draws, 1))
             below = np.append(0.0, self._sum)[np.searchsorted(self.lengths, ages, side="right")]
-            at = np.searchsorted(self._sum, below + chance.random(shape) * (self._sum[-1] - below), side="right")
-            totals = self.lengths[np.minimum(at, len(self.lengths) - 1)]
-            return ages, np.maximum(totals, ages + 1)
+            drawn = below + chance.random(shape) * (self._sum[-1] - below)
+            return ages, np.maximum(self._at(np.searchsorted(self._sum, drawn, side="right")), ages + 1)
         youngest = min(self._youngest, float(self.lengths[-1]) - 1)
         sums = np.cumsum(self._weights * np.maximum(0.0, self.lengths - youngest))
-        at = np.searchsorted(sums, chance.random(shape) * sums[-1], side="right")
-        totals = self.lengths[np.minimum(at, len(self.lengths) - 1)]
+        totals = self._at(np.searchsorted(sums, chance.random(shape) * sums[-1], side="right"))
         return youngest + chance.random(shape) * (totals - youngest), totals
 
 
@@ -125,7 +127,8 @@ def _play(each: "list[_Each]", numbers: list[int], chance: np.random.Generator, 
         """The tokens that those in flight are expected to have in the end."""
         old = np.where(np.isfinite(ends), now - begins, 0.0)
         place = first + np.minimum((old * per).astype(np.int64), _GRID - 1)
-        return np.where(np.isfinite(ends), np.maximum(table[place], old), 0.0).sum(axis=1)
+        hoped: np.ndarray = np.where(np.isfinite(ends), np.maximum(table[place], old), 0.0).sum(axis=1)
+        return hoped
 
     hoped = hope(np.zeros((rows, 1)))
     want = hoped - chance.random(rows) * np.repeat([of.mean for of in each], draws)
@@ -155,8 +158,8 @@ def _play(each: "list[_Each]", numbers: list[int], chance: np.random.Generator, 
     before = np.maximum(0.0, np.minimum(ends, lead) - np.maximum(begins, 0.0)).sum(axis=1)
     known = np.where(row, want, np.where(there, totals, 0.0).sum(axis=1)) - ages.sum(axis=1)
     counted = np.repeat([of.weight for of in each], draws) * (known - before)
-    sides = (np.concatenate(np.split(side - lead, len(each)), axis=1) for side in (begins, ends))
-    return _Played(*sides, counted.reshape(len(each), draws).sum(axis=0))
+    begins, ends = (np.concatenate(np.split(side - lead, len(each)), axis=1) for side in (begins, ends))
+    return _Played(begins, ends, counted.reshape(len(each), draws).sum(axis=0))
 
 
 def _seconds(played: _Played, step: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -166,7 +169,8 @@ def _seconds(played: _Played, step: Callable[[np.ndarray], np.ndarray]) -> np.nd
     order = np.argsort(times, axis=1, kind="stable")
     times = np.take_along_axis(times, order, axis=1)
     running = np.cumsum(np.where(order < begins.shape[1], 1, -1), axis=1)[:, :-1]
-    return (np.diff(times, axis=1) * step(np.maximum(0, running))).sum(axis=1)
+    seconds: np.ndarray = (np.diff(times, axis=1) * step(np.maximum(0, running))).sum(axis=1)
+    return seconds
 
 
 def _fall(parts: Sequence[Part], step: Callable[[np.ndarray], np.ndarray], whole: float) -> tuple[float, float, float]:

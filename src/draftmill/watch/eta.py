@@ -17,21 +17,21 @@ from draftmill.watch.drain import Part, drain
 from draftmill.watch.figures import DatasetFigures, EngineFigures, Eta
 from draftmill.watch.lengths import EDGES, Histogram
 
-_OUTSIDE = 0.05  # of all ends, on each side of the range
+_OUTSIDE = 0.03  # of all ends, on each side of the range
 _NORMAL = np.array([NormalDist().inv_cdf((n + 0.5) / 32) for n in range(32)])
 _WARM = 60.0  # seconds of a start in which its rate says nothing
 _LATER_PART = 2 / 3  # of a start whose rate is believed: not its beginning, while the servers fill
 _WINDOWS = 8  # parts of it: how much their rates differ says how far the rest may
 _LONGEST = 0.98  # of a dataset's answers are shorter than the one that its rate has settled with
 _DRIFT, _DRIFT_FULL = 0.005, 0.02  # by which the rest differs at least, with as many at once, or as a full cache holds
-_EARLY = 0.4  # of the time at which a start ends too early by its own word at most, while its first long answers grow:
-# the servers hold more young answers than they will old ones, and only short answers have ended
+_EARLY = 0.6  # of the time at which a start ends too early by its own word at most, while its first long answers grow:
+# only short answers have ended, and more young ones fit into the servers than old ones, a half of it each
 _SLOWER = 0.2  # by which the last steps are slower at most: a fit to loads takes prompts between two steps for them
 _EVENLY = (0.125, 0.375, 0.625, 0.875)  # of what may be later at most
 _LONG = 0.9  # of a dataset's answers are shorter than what the order of dispatch takes for a long one (mill.stream)
 _MOST_LEAD = 0.5  # mill.mixing
-_FULL = 0.75  # of its KV cache, which then bounds how many run: a governor leaves room for what grows
-_UNLOADED = 0.6  # of a step's seconds at full load, that of one answer alone, where no fit says it
+_FULL = 0.65  # of its KV cache, which then bounds how many run: a governor leaves room for what grows
+_UNLOADED = 0.75  # of a step's seconds at full load, that of one answer alone, where no fit says it
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -91,9 +91,11 @@ def settling(work: list[Work], engines: list[EngineFigures]) -> float:
     return longest * sum(_usual(e) for e in engines) / rate if rate else 0.0
 
 
-def foresee(work: list[Work], engines: list[EngineFigures], pace: Pace | None, *, together: bool = True) -> Eta | None:
+def foresee(
+    work: list[Work], engines: list[EngineFigures], pace: Pace | None, *, together: bool = True, since: float = 0.0
+) -> Eta | None:
     """The end of all datasets; None while nothing can be said of it, or nothing is left. ``together``: they are mixed
-    so that none is left alone at the end."""
+    so that none is left alone at the end. ``since``: seconds ago that what is left was said."""
     left = [_left(w) for w in work]
     if pace is None or None in left:
         return None
@@ -109,16 +111,19 @@ def foresee(work: list[Work], engines: list[EngineFigures], pace: Pace | None, *
     end = drain([msgspec.structs.replace(p, weight=weight.get(p.name, 1.0)) for p in parts], step)
     due = sum(x * weight.get(w.figures.name, 1.0) for w, x in zip(work, each, strict=True))
     if due <= float(end.tokens.mean()):  # nothing is sent any more, but where a budget falls short
-        end = drain(_now(open_work), step)
+        end = drain(_now(open_work, engines), step)
         full, unknown = np.zeros_like(end.seconds), 0.0
     else:
         full = np.maximum(0.0, due - end.tokens) / pace.rate
         unknown = sqrt(sum(_unknown(w, x) ** 2 for w, x in zip(work, each, strict=True))) / pace.rate
-    ends = (full + end.seconds)[:, None] + np.array(_EVENLY) * (full * pace.early + _SLOWER * end.seconds)[:, None]
+    early = pace.early if weight else pace.early / 2
+    slower = _SLOWER if any(e.base is not None for e in engines) else 1 / _UNLOADED - 1
+    ends = (full + end.seconds)[:, None] + np.array(_EVENLY) * (full * early + slower * end.seconds)[:, None]
     bulk = float(full.mean())
     spread = hypot(unknown, pace.drift(bulk, _DRIFT_FULL if weight else _DRIFT) * bulk)
-    low, middle, high = np.quantile(ends[..., None] + spread * _NORMAL, (_OUTSIDE, 0.5, 1 - _OUTSIDE))
-    return Eta(float(middle), max(0.0, float(low)), float(high), remaining)
+    found = np.quantile(ends[..., None] + spread * _NORMAL, (_OUTSIDE, 0.5, 1 - _OUTSIDE))
+    low, middle, high = (max(0.0, float(seconds) - since) for seconds in found)
+    return Eta(middle, low, high, remaining)
 
 
 def weights(work: list[Work], engines: list[EngineFigures]) -> dict[str, float]:
@@ -210,9 +215,15 @@ def _lane_by_lane(work: list[tuple[Work, float]], flying: float) -> list[Part]:
     return [_part(w, left, flying * left / rest) for w, left in last.values()]
 
 
-def _now(work: list[tuple[Work, float]]) -> list[Part]:
-    """What is in flight."""
-    return [_part(w, left, w.figures.growing_answers or left / _residual(w.lengths), ages=w.ages) for w, left in work]
+def _now(work: list[tuple[Work, float]], engines: list[EngineFigures]) -> list[Part]:
+    """What is in flight. Answers of which nothing is in the journal have just begun, or never tell while they grow."""
+    told = sum(w.figures.growing_answers for w, _ in work)
+    untold = max(0, sum(e.in_flight or 0 for e in engines) - told)
+    rest = sum(left for _, left in work)
+    numbers = [w.figures.growing_answers + untold * left / rest for w, left in work]
+    if not told + untold:
+        numbers = [left / _residual(w.lengths) for w, left in work]
+    return [_part(w, left, number, ages=w.ages) for (w, left), number in zip(work, numbers, strict=True)]
 
 
 def _part(work: Work, left: float, number: float, lead: float = 0.0, ages: tuple[int, ...] = ()) -> Part:

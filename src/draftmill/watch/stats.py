@@ -205,7 +205,8 @@ class RunWatch:
             if p.time >= since
         ]
         together = self.recipe is None or self.recipe.order == "together"
-        whole = eta.foresee(work, engines, eta.pace(progress, eta.settling(work, engines)), together=together)
+        pace = eta.pace(progress, eta.settling(work, engines))
+        whole = eta.foresee(work, engines, pace, together=together, since=now - last[0] if last else 0.0)
         each = [msgspec.structs.replace(w.figures, eta=eta.alone(w, w.figures.rates.last_5min)) for w in work]
         return each, msgspec.structs.replace(total, eta=whole)
 
