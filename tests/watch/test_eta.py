@@ -143,7 +143,7 @@ def test_a_simulated_run_ends_when_it_was_told(tmp_path: Path, seed: int) -> Non
     seconds = rehearse(scene, folder=tmp_path, during=look).seconds
     late = [(time, eta) for time, share, eta in told if share >= 0.1]
     inside = [eta.low <= seconds - time <= eta.high for time, eta in late]
-    assert len(inside) > 20 and sum(inside) >= 0.9 * len(inside), [(round(seconds - t), e) for t, e in late][::6]
+    assert len(inside) > 20 and sum(inside) >= 0.9 * len(inside)
     for share, most in ((0.1, 0.20), (0.5, 0.07)):
         eta = next(eta for _, there, eta in told if there >= share)
         assert (eta.high - eta.low) / 2 <= most * eta.seconds
