@@ -17,7 +17,7 @@ from draftmill.watch.drain import Part, drain
 from draftmill.watch.figures import DatasetFigures, EngineFigures, Eta
 from draftmill.watch.lengths import EDGES, Histogram
 
-_OUTSIDE = 0.02  # of all ends, on each side of the range
+_OUTSIDE = 0.01  # of all ends, on each side of the range
 _NORMAL = np.array([NormalDist().inv_cdf((n + 0.5) / 32) for n in range(32)])
 _WARM = 60.0  # seconds of a start in which its rate says nothing
 _LATER_PART = 2 / 3  # of a start whose rate is believed: not its beginning, while the servers fill
