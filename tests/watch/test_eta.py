@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from draftmill.mill import clock
 from draftmill.mill.rehearsal import Stage, rehearse
 from draftmill.mill.scene import Scene, SceneDataset
 from draftmill.recipe import Lane
-from draftmill.watch.eta import Pace, Work, foresee, pace
+from draftmill.watch.eta import Pace, Work, foresee, pace, weights
 from draftmill.watch.figures import DatasetFigures, EngineFigures, Eta
 from draftmill.watch.lengths import Histogram
 from draftmill.watch.stats import RunWatch
@@ -93,28 +94,60 @@ def test_the_pace_forgets_how_it_began_and_says_how_steady_it_was() -> None:
     slow_start = pace([(t, max(0.0, 100.0 * (t - 600))) for t in range(0, 3600, 10)])
     assert slow_start and slow_start.rate == pytest.approx(100)
     uneven = pace([(t, 100.0 * t + 20_000 * np.sin(t / 500)) for t in range(0, 3600, 10)])
-    assert uneven and uneven.drift > 2 * steady.drift
+    assert uneven and uneven.drift(3600, 0.01) > 2 * steady.drift(3600, 0.01)
+    young = pace([(t, 100.0 * t) for t in range(0, 600, 10)], settling=600)
+    old = pace([(t, 100.0 * t) for t in range(0, 7200, 10)], settling=600)
+    assert young and old and young.early > 0.2 > 0.01 > old.early, "the first long answers have come and gone by then"
     assert pace([(t, 5.0) for t in range(0, 3600, 10)]) is None
 
 
-def test_a_simulated_run_ends_when_it_was_told(tmp_path: Path) -> None:
+def test_dearer_tokens_are_those_of_answers_that_hold_more_of_a_full_cache() -> None:
+    dear, cheap = work(500), work(500)
+    prompts = msgspec.structs.replace(dear.figures.lengths, mean=8000.0)  # type: ignore[type-var]
+    dear = msgspec.structs.replace(
+        dear, figures=msgspec.structs.replace(dear.figures, name="dear", prompt_lengths=prompts)
+    )
+    full = msgspec.structs.replace(engine(50), kv_use=0.9)
+    weight = weights([dear, cheap], [full])
+    assert weight["dear"] > 1.3 and weight["d"] < 0.7 and sum(weight.values()) == pytest.approx(2)
+    assert weights([dear, cheap], [msgspec.structs.replace(full, kv_use=0.3)]) == {}, "what is sent decides"
+
+
+def test_what_was_said_a_while_ago_is_sooner_by_that() -> None:
+    now, before = (foresee([work(5000)], [engine(50)], STEADY, since=since) for since in (0.0, 60.0))
+    assert now and before and before.seconds == pytest.approx(now.seconds - 60)
+
+
+@pytest.mark.parametrize(("prompts", "budget", "seed"), [(1200, None, 0), (3000, 400_000, 0), (3000, 400_000, 1)])
+def test_a_simulated_run_ends_when_it_was_told(tmp_path: Path, prompts: int, budget: int | None, seed: int) -> None:
+    """From a tenth on nine looks in ten, within 20 % of what is left then and, at half, 7 % of the whole run: where a
+    budget says how much is left. So few prompts leave more than that open by their lengths alone."""
     scene = Scene(
-        (SceneDataset("d", 1200, 40, Lengths(200)),),
+        (SceneDataset("d", prompts, 40, Lengths(200), budget=budget),),
         {"short": Lane(max_new_tokens=2000, concurrency=12)},
         concurrency=12,
+        seed=seed,
     )
-    begin(tmp_path, {"name": "d", "prompts": 1})
+    begin(tmp_path, {"name": "d", "prompts": 1} | ({"budget": budget} if budget else {}))
     (tmp_path / "d" / "prompts.jsonl").unlink()
-    told: list[tuple[float, Eta]] = []
+    told: list[tuple[float, int, Eta]] = []
 
     async def look(stage: Stage) -> None:
         watch = RunWatch(tmp_path, now=clock.now)
         while True:
             await asyncio.sleep(20.0)
-            if eta := watch.refresh().total.eta:
-                told.append((clock.now(), eta))
+            total = watch.refresh().total
+            if total.eta:
+                told.append((clock.now(), total.generated + total.growing, total.eta))
 
     seconds = rehearse(scene, folder=tmp_path, during=look).seconds
-    late = [(time, eta) for time, eta in told if 0.1 * seconds <= time <= 0.98 * seconds]
+    late = [(time, eta) for time, _, eta in told if 0.1 * seconds <= time <= 0.98 * seconds]
     inside = [eta.low <= seconds - time <= eta.high for time, eta in late]
     assert len(inside) > 20 and sum(inside) >= 0.9 * len(inside)
+    tenth, half = (next((t, e) for t, tokens, e in told if tokens >= share * told[-1][1]) for share in (0.1, 0.5))
+    assert _width(tenth[1]) <= 0.20 * tenth[1].seconds
+    assert _width(half[1]) <= (0.07 if budget else 0.08) * (half[0] + half[1].seconds)
+
+
+def _width(eta: Eta) -> float:
+    return (eta.high - eta.low) / 2

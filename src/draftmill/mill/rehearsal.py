@@ -93,6 +93,7 @@ def rehearse(
     every: float = 60.0,
     salt: int | None = None,
     files: Files | None = None,
+    began: float = 0.0,
 ) -> Report:
     """Play a scene to its end.
 
@@ -102,10 +103,11 @@ def rehearse(
     (first) loop. ``troubles`` strike the first server. ``every`` is the timeline's step in seconds. Where every
     request draws anew (``Draw.ALWAYS``), ``salt`` makes one start differ from another; by default it is the number of
     answers in the folder. ``files`` is the disk under journals and errors; one that never syncs unless given.
+    ``began`` is the time in the folder's files at which it begins, for a rehearsal that goes on behind another.
     """
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as temporary:
         play = _Play(scene, folder or Path(temporary), files or _Unsynced())
-        return play.run(one_by_one, limits or Limits(), troubles, kill_at, during, every, salt)
+        return play.run(one_by_one, limits or Limits(), troubles, kill_at, during, every, salt, began)
 
 
 class _Unsynced(SystemFiles):
@@ -151,6 +153,7 @@ class _Play:
         during: Callable[[Stage], Awaitable[None]] | None,
         every: float,
         salt: int | None,
+        began_at: float,
     ) -> Report:
         began = time.process_time()
         if salt is None:
@@ -177,7 +180,7 @@ class _Play:
                 for host in self._hosts:
                     host.close()
 
-        ran = virtual.run(body())
+        ran = virtual.run(body(), began_at)
         standings = {d.name: self._standing(d.name, d.budget) for d in self._scene.datasets}
         return Report(
             ending=ran.result,

@@ -28,10 +28,14 @@ class Ran(NamedTuple):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Begins at time 0. Timers fire in order of their times, and equal ones in the order in which they were set."""
+    """Begins at time 0. Timers fire in order of their times, and equal ones in the order in which they were set.
 
-    def __init__(self) -> None:
+    ``began`` is what a clock on the wall shows then.
+    """
+
+    def __init__(self, began: float = 0.0) -> None:
         self._now = 0.0
+        self._began = began
         super().__init__(_Jump(self._pass))
         self._clock_resolution = _RESOLUTION
 
@@ -40,7 +44,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def wall(self) -> float:
         """What ``mill.clock.wall`` tells."""
-        return self._now
+        return self._began + self._now
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
@@ -71,9 +75,9 @@ class _Jump(selectors.SelectSelector):
         return []
 
 
-def run(main: "Coroutine[Any, Any, Any]") -> Ran:
+def run(main: "Coroutine[Any, Any, Any]", began: float = 0.0) -> Ran:
     """Run a coroutine to its end in virtual time. Raises what it raises."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(began)) as runner:
         loop = runner.get_loop()
         result = runner.run(main)
         return Ran(result, loop.time())

@@ -84,6 +84,10 @@ class DatasetWatch:
     def growing(self) -> int:
         return self.positions.growing if self.positions else 0
 
+    def ages(self) -> tuple[int, ...]:
+        """The tokens that each unfinished answer has in the journal."""
+        return self.positions.ages() if self.positions else ()
+
     @property
     def answers(self) -> int:
         return self._older_lengths.count + (

@@ -13,6 +13,7 @@ from draftmill.watch.tail import Tail
 _RECENT = 300.0  # seconds of an engine's samples that are kept whole
 _MINUTE = 60.0
 _FIT = 600  # samples that the speed of a step is fitted to
+_STEADY = 0.2  # of what runs, by which it may have changed since the sample before
 _SPREAD = 1.3  # between the lightest and the heaviest load: below, a line through them says nothing
 _POINTS = 1500  # of the timeline at most: then every second one is dropped
 _SHOWN = 60  # points of an engine's history in its figures
@@ -112,6 +113,7 @@ class EngineLoad:
         what it tells next was generated since it told of some last.
         """
         before, self.time = self.time, time
+        ran = self.last.running if self.last else 0
         rate = load.generation_rate if load else None
         if rate is None:
             self._told = time  # a first look at it
@@ -131,7 +133,8 @@ class EngineLoad:
         self._samples.append((time, load))
         while self._samples[0][0] < time - _RECENT:
             self._samples.popleft()
-        if load.running and load.generation_rate:
+        steady = abs(load.running - ran) <= _STEADY * load.running + 1  # else the rate is of another load
+        if load.running and load.generation_rate and steady:
             self._loads.append((load.running, load.generation_rate))
         return load
 

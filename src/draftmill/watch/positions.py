@@ -47,7 +47,8 @@ class Positions:
         self.finishes: Counter[str] = Counter()
         self.continued = self.redrawn = self.strays = self.orphans = 0
         self.cut_at: Limits | None = None
-        self.growing = self.growing_answers = 0
+        self.growing = 0
+        self._unfinished: set[int] = set()
         self.generated = self.prompt_tokens = 0
         if len(prompts.tokens):
             tokens = np.array(prompts.tokens, dtype=np.int64)
@@ -102,7 +103,7 @@ class Positions:
             records["continued"][partial].astype(np.int64) + records["completion_tokens"][partial]
         )
         self._growing[first != _NEVER] = 0
-        self.growing, self.growing_answers = int(self._growing.sum()), int(np.count_nonzero(self._growing))
+        self.growing, self._unfinished = int(self._growing.sum()), set(np.nonzero(self._growing)[0].tolist())
         self._state[at] = _DONE
         self._counted[at] = answers["completion_tokens"]
         if self._counts == "all":
@@ -171,9 +172,17 @@ class Positions:
             self._apply_failures(position)
 
     @property
+    def growing_answers(self) -> int:
+        return len(self._unfinished)
+
+    @property
     def rows(self) -> int:
         """Rows inside the cut, as ``ledger.rows`` writes them."""
         return int(self._before[_DONE] + self._before[_PASSED] + self._more_inside)
+
+    def ages(self) -> tuple[int, ...]:
+        """The tokens that each unfinished answer has."""
+        return tuple(self._growing[sorted(self._unfinished)].tolist())
 
     def tally(self) -> Tally:
         before, after = self._before, self._after
@@ -239,7 +248,7 @@ class Positions:
         before = int(self._growing[position])
         self._growing[position] = tokens
         self.growing += tokens - before
-        self.growing_answers += (tokens > 0) - (before > 0)
+        (self._unfinished.add if tokens else self._unfinished.discard)(position)
 
     def _holds(self, id: str, position: int) -> bool:
         return 0 <= position < self.number and self._ids[position].tobytes().hex() == id

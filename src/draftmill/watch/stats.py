@@ -195,14 +195,24 @@ class RunWatch:
     ) -> tuple[list[DatasetFigures], DatasetFigures]:
         """The same figures with their ETAs."""
         last = self.loads.marks[-1] if self.loads.marks and now - self.loads.marks[-1][0] < _SILENT else None
-        left = {name: done.left for name, done in last[1].items()} if last else {}
-        work = [eta.Work(d, self.datasets[d.name].lengths(), left.get(d.name)) for d in datasets]
+        done = last[1] if last else {}
+        work = [self._work(d, done.get(d.name, Done())) for d in datasets]
         since = self.loads.first[0] if self.loads.first else 0.0
-        progress = [(p.time, float(sum(p.tokens.values()))) for p in self.loads.timeline.points if p.time >= since]
+        weights = eta.weights(work, engines)
+        progress = [
+            (p.time, sum(weights.get(name, 1.0) * tokens for name, tokens in p.tokens.items()))
+            for p in self.loads.timeline.points
+            if p.time >= since
+        ]
         together = self.recipe is None or self.recipe.order == "together"
-        whole = eta.foresee(work, engines, eta.pace(progress), together=together)
+        pace = eta.pace(progress, eta.settling(work, engines))
+        whole = eta.foresee(work, engines, pace, together=together, since=now - last[0] if last else 0.0)
         each = [msgspec.structs.replace(w.figures, eta=eta.alone(w, w.figures.rates.last_5min)) for w in work]
         return each, msgspec.structs.replace(total, eta=whole)
+
+    def _work(self, figures: DatasetFigures, done: Done) -> eta.Work:
+        watch = self.datasets[figures.name]
+        return eta.Work(figures, watch.lengths(), done.left, float(done.tokens + done.growing), watch.ages())
 
     def _lanes(self) -> list[LaneFigures]:
         lanes = self.recipe.lanes.items() if self.recipe else ()
