@@ -114,7 +114,12 @@ def test_a_run_that_is_over_has_no_forecast(tmp_path: Path) -> None:
         model=str(tmp_path / "model"),
         engines=["http://127.0.0.1:9"],
         datasets=[{"name": "d", "source": "s.jsonl"}],
-        plan={"gpu": "h200", "engine": "sglang", "loaded": "1GiB", "loads": [{"running": 8, "rate": 600}, {"running": 64, "rate": 2000}]},
+        plan={
+            "gpu": "h200",
+            "engine": "sglang",
+            "loaded": "1GiB",
+            "loads": [{"running": 8, "rate": 600}, {"running": 64, "rate": 2000}],
+        },
     )
     assert in_process("prepare", recipe, "--out", tmp_path / "run").returncode == 0
     planned = in_process("plan", recipe, "--out", tmp_path / "run")
