@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> RunFolder:
 def test_the_page_and_the_same_figures_as_json(folder: RunFolder) -> None:
     before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file()}
     ran = draftmill("report", folder.path)
-    assert ran.returncode == 0 and ran.stdout == ""
+    assert ran.returncode == 0 and ran.stderr == ""
     assert f"{folder.path}/report.html" in ran.stdout and "9 prompts still owed" in ran.stdout
     assert "the course of the run" in ran.stdout  # is not known
     said = json.loads((folder.path / "report.json").read_text())

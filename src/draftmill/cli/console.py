@@ -19,7 +19,7 @@ if not out.is_terminal:
     out.width = 200
 
 _LABEL_WIDTH = 10
-_spoken_to: ContextVar[Console] = ContextVar("spoken_to", default=err)  # other threads tell on stderr
+_asked_for: ContextVar[bool] = ContextVar("asked_for", default=False)  # in other threads it is never so
 
 
 @contextmanager
@@ -28,21 +28,25 @@ def result(*, json: bool = False) -> Iterator[None]:
 
     All else that a verb says, progress, warnings and errors, goes to stderr.
     """
-    before = _spoken_to.set(err if json else out)
+    before = _asked_for.set(not json)
     try:
         yield
     finally:
-        _spoken_to.reset(before)
+        _asked_for.reset(before)
 
 
 def say(what: RenderableType = "", *, markup: bool = True, end: str = "\n") -> None:
     """Print something: on stdout within ``result``, else on stderr."""
-    _spoken_to.get().print(what, markup=markup, end=end)
+    _here().print(what, markup=markup, end=end)
 
 
 def width() -> int:
     """How wide that is which ``say`` prints to."""
-    return _spoken_to.get().width
+    return _here().width
+
+
+def _here() -> Console:
+    return out if _asked_for.get() else err
 
 
 def label(name: str, text: str, *, style: str = "") -> None:

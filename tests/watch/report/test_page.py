@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmill.journal.folder import RunFolder
+from draftmill.records import Finish
 from draftmill.watch.completions import Span
 from draftmill.watch.figures import DatasetFigures, ErrorReason, Event, Phase, RunFigures, Unread
 from draftmill.watch.finding import Finding, Level, Verdict
@@ -230,3 +231,12 @@ def test_the_checks_that_fire_stand_first(folder: RunFolder) -> None:
 )
 def test_percent_is_never_a_false_nothing_or_all(value: float, text: str) -> None:
     assert percent(value) == text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def test_limits_are_those_that_cut_the_answers_and_not_the_recipes_of_today(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 30}, lanes={"short": {"max_new_tokens": 512}})
+    cut = (completion(n, 64, finish_reason=Finish.LENGTH, limit=64) for n in range(25))
+    append(folder.dataset("d").journal, *cut)
+    page = page_of(gather(RunWatch(tmp_path), samples=0)).decode()
+    assert "by the limit of 64 tokens of lane short, which is 512 since" in page
+    assert ">limit</span>" in page
