@@ -26,11 +26,11 @@ from draftmill.verify.checks import CHECKS, Needs
 from draftmill.verify.examine import Examiner, Found, Plan
 from draftmill.verify.habits import Habits, learn, pairs_of
 from draftmill.verify.journaled import Ledgered, key
-from draftmill.verify.likeness import Judged
+from draftmill.verify.likeness import Judged, Makers
 from draftmill.verify.lines import PART_BYTES, Part, Row, parts, rows
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
-from draftmill.verify.replaying import Replaying, asked_of, pick, replayed
+from draftmill.verify.replaying import Replaying, asked_of, makers_of, pick, replayed
 from draftmill.verify.verification import Verification, results
 from draftmill.verify.whole import Whole
 
@@ -106,7 +106,7 @@ def verify_run(
         wholes,
         jobs[0].model,
         not_made,
-        folder.engines,
+        makers_of(folder, recipe.engine_tolerance),
     )
     return _judged(str(path), jobs, wholes, limits, not_made, began, judged)
 
@@ -146,7 +146,7 @@ def verify_file(
     not_made = _not_made(wholes[0], habits, loaded)
     asked = asked_of(job.name, pick(path, replay.rows, replay.seed), replay.sampling) if replay else []
     stops = tuple(np.flatnonzero(habits.flags & STOP).tolist())
-    judged = replayed(replay, asked, stops, habits.vocab_size, wholes, loaded, not_made)
+    judged = replayed(replay, asked, stops, habits.vocab_size, wholes, loaded, not_made, Makers())
     return _judged(str(path), [job], wholes, thresholds or {}, not_made, began, judged)
 
 
