@@ -249,6 +249,16 @@ def behind_the_cut(copy: Copy) -> list[Line]:
     return sorted(found, key=lambda row: int(row["position"]))
 
 
+def other_order(copy: Copy, rows: list[Line]) -> None:
+    """The prompts were put in another order before they were sent."""
+    moved = {row["id"]: to["position"] for row, to in zip(rows, [*rows[1:], rows[0]], strict=True)}
+    for lines in (copy.prompts, copy.journal, copy.rows):
+        for line in lines:
+            line["position"] = moved.get(line["id"], line["position"])
+    copy.prompts.sort(key=lambda line: int(line["position"]))
+    copy.rows.sort(key=lambda line: int(line["position"]))
+
+
 def beyond_the_cut(copy: Copy, rows: list[Line]) -> None:
     copy.rows += behind_the_cut(copy)[: len(rows)]
 
@@ -374,6 +384,7 @@ CORRUPTIONS = [
     Corruption("wrong finish reason", each(called_cut), {"finish-reason"}, set(), "stopped", also("truncated")),
     Corruption("rows twice", twice, {"row-twice", "duplicate"}, {"duplicate"}, also=also("truncated")),
     Corruption("positions reordered", reordered, {"row-order"}),
+    Corruption("prompts in another order", other_order, {"position-order", "prompts-changed"}),
     Corruption("rows beyond the cut", beyond_the_cut, {"beyond-cut"}, also=also("truncated")),
     Corruption("short answers preferred", short_preferred, {"beyond-cut", "row-missing"}),
     Corruption("rows lost", lost, {"row-missing"}),
