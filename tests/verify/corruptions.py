@@ -2,7 +2,7 @@
 
 Each is done to chosen rows. ``rows`` is what lies in tokenized_data.jsonl; a fault in generation stands in the journal
 as well. ``fires`` are the checks that must find it in a run, ``bare`` those that must in a file of ids and masks alone
-(none: nothing there shows it), ``also`` what it may make true beside that.
+(none: nothing there shows it), ``also`` what it may make true beside that: shorter answers, say, and more rows count.
 """
 
 import json
@@ -390,7 +390,7 @@ CORRUPTIONS = [
     Corruption("rows lost", lost, {"row-missing"}),
     Corruption("loop injected", each(looping), {"loop"}, {"loop"}, "long"),
     Corruption("end of turn inside", each(end_inside), {"inner-end"}, {"inner-end"}, "long"),
-    Corruption("empty answers", each(nothing_said), {"empty"}, {"empty"}, also=also("duplicate")),
+    Corruption("empty answers", each(nothing_said), {"empty"}, {"empty"}, also=also("duplicate", "truncated")),
     Corruption("one answer for all", one_for_all, {"answer-repeated"}, {"answer-repeated"}, also=also("duplicate")),
     Corruption("broken bytes", each(broken_bytes), {"utf8"}, {"utf8"}, "long"),
     Corruption("prompts mixed up", other_prompt, {"row-prompt"}),
