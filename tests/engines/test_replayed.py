@@ -73,7 +73,7 @@ def own(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Own
         {"name": "hot", "sampling": HOT, "samples": 12},
         {"name": "greedy", "sampling": GREEDY, "samples": 12},
     ]
-    asked = recipe(folder, tokenizer_folder, url, datasets)
+    asked = recipe(folder, tokenizer_folder, {"url": url, "concurrency": 32}, datasets)  # the server's CPU is slow
     done = draftmill("run", asked, "--out", folder / "run")
     assert done.returncode == 0, done.stderr
     return Own(folder / "run", url)
