@@ -17,7 +17,8 @@ from pathlib import Path
 from draftmill.engines import connect
 from draftmill.engines.retype import retype
 from draftmill.engines.small_model import small_model
-from draftmill.mill.voices import Passage, Voice, distance, hear, passages
+from draftmill.engines.voice import Passage, Voice, distance, hear
+from draftmill.mill.voices import passages
 from draftmill.recipe import EngineSpec
 from draftmill.render import tokenizer
 from draftmill.render.template import ChatTemplate

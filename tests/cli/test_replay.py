@@ -26,7 +26,8 @@ def test_a_runs_own_engine_finds_its_rows_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(KEY, embedded_server.key)
-    done = in_process("verify", clean.run, "--only", "facts", "--replay", embedded_server.url, "--replay-rows", "10")
+    there = ("--replay", embedded_server.url, "--api-key-env", KEY)
+    done = in_process("verify", clean.run, "--only", "facts", *there, "--replay-rows", "10")
     assert "verdict    same model" in done.stdout, done.stderr
     assert "none of the likeliest, should be" in done.stdout and "replay-" not in done.stdout.split("fails")[-1]
 

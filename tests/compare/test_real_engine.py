@@ -14,7 +14,8 @@ from draftmill.compare.verdict import Effect, Verdict
 from draftmill.engines.protocol import Engine
 from draftmill.recipe import EngineSpec
 from draftmill.render import tokenizer as tokenizers
-from tests.cli.command import questions
+from tests.cli.command import KEY, questions
+from tests.conftest import SLOTS, EmbeddedServer
 
 pytestmark = pytest.mark.embedded
 
@@ -24,9 +25,11 @@ TOLERANCE = (
 )
 
 
-@pytest.fixture(scope="module")
-def compared(tokenizer_folder: Path, small_model: Path) -> Callable[..., Comparison]:
-    """The embedded engine as it is against one with these options."""
+@pytest.fixture
+def compared(
+    tokenizer_folder: Path, embedded_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Comparison]:
+    """The embedded engine as it is against one with these options. The first one stands already, all the time."""
     loaded = tokenizers.load(str(tokenizer_folder))
     asked = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     prompts = loaded.encode([asked.format(row["messages"][0]["content"]) for row in questions(PROMPTS)])
@@ -35,12 +38,14 @@ def compared(tokenizer_folder: Path, small_model: Path) -> Callable[..., Compari
     async def nothing(engine: Engine) -> None:
         pass
 
-    def setting(**options: str) -> Setting:
-        spec = EngineSpec.model_validate({"kind": "embedded", "slots": 2, "context": 256, **options})
-        return of_spec(str(options), spec, small_model, nothing)
+    def setting(**options: object) -> Setting:
+        return of_spec(str(options), EngineSpec.model_validate(options), embedded_server.gguf, nothing)
+
+    monkeypatch.setenv(KEY, embedded_server.key)
 
     def run(**options: str) -> Comparison:
-        a, b = setting(), setting(**options)
+        a = setting(url=embedded_server.url, api_key_env=KEY)
+        b = setting(kind="embedded", slots=SLOTS, context=256, **options)
         heard = asyncio.run(hear(a.opened, b.opened, plan, lambda *_: None))
         sides = ((a.name, a.identity), (b.name, b.identity))
         return compare(plan, heard, sides, tolerance=TOLERANCE, calls=None, seconds=0.0)

@@ -37,8 +37,8 @@ THINGS = (
 )
 THINGS += ("a bridge", "salt", "wind", "a clock")
 ASKS = ("Tell me about {}.", "Write a short poem about {}.", "Write a Python class for {}.")
-# words are cut otherwise than by the tokenizer in five of a thousand ids then, at temperature 1 a third as often
-WARM = {"temperature": 1.5}
+# in a language that it hardly knows the model cuts one word in sixty ids otherwise than the tokenizer: a few are enough
+FINNISH = "Kerro suomeksi, mikä on {}."
 HOT, GREEDY = {"temperature": 2.0}, {"temperature": 0.0}
 
 
@@ -52,11 +52,13 @@ class Own(NamedTuple):
 def recipe(folder: Path, model: Path, engine: Any, datasets: list[dict[str, Any]]) -> Path:
     asks = [{"messages": [{"role": "user", "content": ask.format(thing)}]} for thing in THINGS for ask in ASKS]
     write_jsonl(folder / "asks.jsonl", asks)
+    finnish = [{"messages": [{"role": "user", "content": FINNISH.format(thing)}]} for thing in THINGS]
+    write_jsonl(folder / "finnish.jsonl", finnish)
     return write_recipe(
         folder / "recipe.yaml",
         model=str(model),
         engines=[engine],
-        lanes={"short": {"max_new_tokens": 40}, "long": {"max_new_tokens": 64}},
+        lanes={"short": {"max_new_tokens": 40}},
         datasets=[{"source": "asks.jsonl"} | dataset for dataset in datasets],
     )
 
@@ -67,11 +69,11 @@ def own(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Own
     url = next(os.environ[name] for name in URLS if name in os.environ)
     datasets = [
         {"name": "plain", "samples": 36},
-        {"name": "warm", "sampling": WARM, "lane": "long"},
-        {"name": "hot", "sampling": HOT, "samples": 18},
-        {"name": "greedy", "sampling": GREEDY, "samples": 18},
+        {"name": "finnish", "source": "finnish.jsonl", "n": 2},
+        {"name": "hot", "sampling": HOT, "samples": 12},
+        {"name": "greedy", "sampling": GREEDY, "samples": 12},
     ]
-    asked = recipe(folder, tokenizer_folder, url, datasets)
+    asked = recipe(folder, tokenizer_folder, {"url": url, "concurrency": 32}, datasets)  # the server's CPU is slow
     done = draftmill("run", asked, "--out", folder / "run")
     assert done.returncode == 0, done.stderr
     return Own(folder / "run", url)
@@ -125,16 +127,15 @@ def test_rows_of_another_template_fail(own: Own, tmp_path: Path, tokenizer_folde
 def test_rows_that_were_tokenized_again_fail(own: Own, tmp_path: Path, tokenizer_folder: Path) -> None:
     tokenizer = tokenizers.load(str(tokenizer_folder))
     changed, others = [], 0
-    for row in rows(own.run, "warm"):
+    for row in rows(own.run, "finnish"):
         prompt, answer = row["input_ids"][: row["prompt_tokens"]], row["input_ids"][row["prompt_tokens"] :]
         (again,) = tokenizer.encode([tokenizer.decode(answer)])
         others += again != answer
         changed.append(with_ids(row, prompt, again))
     assert others >= 5
-    as_it_was = as_file(tmp_path / "warm.jsonl", rows(own.run, "warm"))
-    options = ("--model", tokenizer_folder, "--sampling", "temperature=1.5")
-    assert replayed(as_it_was, own.url, *options) == ("same model", set())
-    verdict, fired = replayed(as_file(tmp_path / "again.jsonl", changed), own.url, *options)
+    as_it_was = as_file(tmp_path / "finnish.jsonl", rows(own.run, "finnish"))
+    assert replayed(as_it_was, own.url, "--model", tokenizer_folder) == ("same model", set())
+    verdict, fired = replayed(as_file(tmp_path / "again.jsonl", changed), own.url, "--model", tokenizer_folder)
     assert verdict == "another model, template or sampler"
     assert "replay-re-tokenised" in fired
 
@@ -151,9 +152,12 @@ def test_other_weights(
         gguf = tmp_path / "moved.gguf"
         subprocess.run([sys.executable, SCRIPTS / "retype_gguf.py", small_model, gguf, "F32", moved], check=True)
     engine = {"kind": "embedded", "gguf": str(gguf), "slots": 4, "context": 512}
-    datasets = [{"name": "plain", "samples": 36}, {"name": "greedy", "sampling": GREEDY, "samples": 18}]
+    datasets = [{"name": "plain", "samples": 36}, {"name": "greedy", "sampling": GREEDY, "samples": 12}]
     asked = recipe(tmp_path, tokenizer_folder, engine, datasets)
     done = draftmill("run", asked, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    assert replayed(tmp_path / "run", own.url)[0] == verdict
-    assert replayed(tmp_path / "run", own.url, "--only", "greedy")[0] == verdict
+    (tmp_path / "run" / "engines.json").unlink()  # what it says of itself: what it says to fixed ids is enough
+    for dataset in ("plain", "greedy"):
+        found, fired = replayed(tmp_path / "run", own.url, "--only", dataset)
+        assert found == verdict
+        assert "replay-precision" in fired

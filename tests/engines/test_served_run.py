@@ -44,7 +44,9 @@ def proxy() -> Iterator[Proxy]:
         async with aiohttp.request(request.method, f"{server}{request.path_qs}", data=body, headers=headers) as reply:
             said = await reply.read()
         if request.method == "POST" and request.path in ("/generate", "/v1/completions"):
-            replies.append(_ids(json.loads(body), json.loads(said)))
+            sent = json.loads(body)
+            if not sent.keys() & {"return_logprob", "prompt_logprobs"}:  # else the engine is only heard
+                replies.append(_ids(sent, json.loads(said)))
         return web.Response(status=reply.status, body=said, content_type=reply.content_type)
 
     async def serve() -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.engines.voice import Passage
 from draftmill.errors import RunError
 from draftmill.mill import preflight as preflights
 from draftmill.mill.preflight import PROBES, Preflight, compare_tokenizer, raise_open_files, refuse_penalty_mixture
-from draftmill.mill.voices import Passage, Voices
+from draftmill.mill.voices import Voices
 from draftmill.recipe import EngineSpec, Sampling
 from draftmill.render import tokenizer
 from tests.mill.scripted import ScriptedEngine

@@ -2,7 +2,7 @@
 
 Each is done to chosen rows. ``rows`` is what lies in tokenized_data.jsonl; a fault in generation stands in the journal
 as well. ``fires`` are the checks that must find it in a run, ``bare`` those that must in a file of ids and masks alone
-(none: nothing there shows it), ``also`` what it may make true beside that.
+(none: nothing there shows it), ``also`` what it may make true beside that: shorter answers, say, and more rows count.
 """
 
 import json
@@ -249,6 +249,16 @@ def behind_the_cut(copy: Copy) -> list[Line]:
     return sorted(found, key=lambda row: int(row["position"]))
 
 
+def other_order(copy: Copy, rows: list[Line]) -> None:
+    """The prompts were put in another order before they were sent."""
+    moved = {row["id"]: to["position"] for row, to in zip(rows, [*rows[1:], rows[0]], strict=True)}
+    for lines in (copy.prompts, copy.journal, copy.rows):
+        for line in lines:
+            line["position"] = moved.get(line["id"], line["position"])
+    copy.prompts.sort(key=lambda line: int(line["position"]))
+    copy.rows.sort(key=lambda line: int(line["position"]))
+
+
 def beyond_the_cut(copy: Copy, rows: list[Line]) -> None:
     copy.rows += behind_the_cut(copy)[: len(rows)]
 
@@ -374,12 +384,13 @@ CORRUPTIONS = [
     Corruption("wrong finish reason", each(called_cut), {"finish-reason"}, set(), "stopped", also("truncated")),
     Corruption("rows twice", twice, {"row-twice", "duplicate"}, {"duplicate"}, also=also("truncated")),
     Corruption("positions reordered", reordered, {"row-order"}),
+    Corruption("prompts in another order", other_order, {"position-order", "prompts-changed"}),
     Corruption("rows beyond the cut", beyond_the_cut, {"beyond-cut"}, also=also("truncated")),
     Corruption("short answers preferred", short_preferred, {"beyond-cut", "row-missing"}),
     Corruption("rows lost", lost, {"row-missing"}),
     Corruption("loop injected", each(looping), {"loop"}, {"loop"}, "long"),
     Corruption("end of turn inside", each(end_inside), {"inner-end"}, {"inner-end"}, "long"),
-    Corruption("empty answers", each(nothing_said), {"empty"}, {"empty"}, also=also("duplicate")),
+    Corruption("empty answers", each(nothing_said), {"empty"}, {"empty"}, also=also("duplicate", "truncated")),
     Corruption("one answer for all", one_for_all, {"answer-repeated"}, {"answer-repeated"}, also=also("duplicate")),
     Corruption("broken bytes", each(broken_bytes), {"utf8"}, {"utf8"}, "long"),
     Corruption("prompts mixed up", other_prompt, {"row-prompt"}),

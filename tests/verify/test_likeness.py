@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from draftmill.engines.protocol import Identity
+from draftmill.engines.voice import Passage, Recorded, Voice, hear
 from draftmill.recipe import Sampling
-from draftmill.verify.likeness import Judged, Verdict, coarser, judge
+from draftmill.verify.likeness import Judged, Makers, Verdict, coarser, judge
 from draftmill.verify.replay import Asked, replay
 from draftmill.verify.tally import Tally
 from tests.verify.bigrams import VOCABULARY, Bigrams
@@ -31,7 +32,7 @@ MODEL = Bigrams()
 def judged(rows: Sequence[Asked], engine: Bigrams = MODEL) -> tuple[Judged, dict[str, int]]:
     tally = Tally(rows=len(rows))
     found = asyncio.run(replay(engine, rows, (), VOCABULARY))
-    return judge(found, {"chat": tally}, None), tally.found
+    return judge(found, {"chat": tally}, None, Makers()), tally.found
 
 
 @pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
@@ -139,6 +140,32 @@ def test_what_a_runs_engines_said_of_their_precision_counts(
     assert bool(coarser([said], engine)) is coarse
     found = replace(asyncio.run(replay(MODEL, MODEL.rows(PLAIN), (), VOCABULARY)), engine=engine)
     tally = Tally(rows=30)
-    verdict = judge(found, {"chat": tally}, None, [said]).verdict
+    verdict = judge(found, {"chat": tally}, None, Makers([said])).verdict
     assert verdict is (Verdict.COARSER if coarse else Verdict.SAME)
     assert ("replay-precision" in tally.found) is coarse
+
+
+@pytest.mark.parametrize(("moved", "verdict"), [(0.0, Verdict.SAME), (0.02, Verdict.SAME), (0.1, Verdict.COARSER)])
+def test_what_a_runs_engine_said_at_its_start_tells_precision_of_sampled_rows(moved: float, verdict: Verdict) -> None:
+    """What the same ids are given is no matter of chance."""
+    passages = [Passage([n, *range(3, 40)], 1) for n in range(3, 6)]
+    there = Bigrams(moved=moved)
+    voices = [asyncio.run(hear(there, passages))]
+    rows = there.rows(PLAIN)
+    found = asyncio.run(replay(MODEL, rows, (), VOCABULARY, passages=passages))
+    tally = Tally(rows=len(rows))
+    done = judge(found, {"chat": tally}, None, Makers(recorded=Recorded(passages, voices), tolerance=0.06))
+    assert done.verdict is verdict
+    assert ("replay-precision" in tally.found) is (verdict is Verdict.COARSER)
+    (words,) = done.figures["the run"]
+    assert f"over 111 ids that it was shown at a start {there.name} was " in words
+    assert words.endswith("above 0.06" if verdict is Verdict.COARSER else "within 0.06")
+
+
+def test_the_farthest_of_an_engines_starts_counts() -> None:
+    passages = [Passage([3, 4, 5], 1)]
+    said = asyncio.run(hear(MODEL, passages)).said
+    voices = [Voice("a", said), Voice("a", tuple(value - 0.1 for value in said)), Voice("b", said)]
+    found = asyncio.run(replay(MODEL, MODEL.rows(PLAIN), (), VOCABULARY, passages=passages))
+    done = judge(found, {"chat": Tally()}, None, Makers(recorded=Recorded(passages, voices), tolerance=0.06))
+    assert [words.split(" nats")[0][-8:] for words in done.figures["the run"]] == ["s 0.1000", "s 0.0000"]

@@ -54,6 +54,7 @@ class RunFolder:
         self.tokenizer = path / "tokenizer"
         self.lock = path / "lock"
         self.engines = path / "engines.json"
+        self.voices = path / "voices.json"
         self.events = path / "events.jsonl"
         self.load = path / "load.jsonl"
         self.logs = path / "logs"

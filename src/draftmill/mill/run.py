@@ -230,7 +230,12 @@ class Run:
             stop_ids=self.settings.stop_ids,
             texts=self._rendered(tokenizer),
             samplings=[self.recipe.sampling_of(d) for d in self.datasets],
-            voices=Voices(passages(tokenizer, template, self.recipe.template), self.recipe.engine_tolerance, self.note),
+            voices=Voices(
+                passages(tokenizer, template, self.recipe.template),
+                self.recipe.engine_tolerance,
+                self.note,
+                self.folder.voices,
+            ),
             tell=self.note,
             kept=self.folder.engines,
         )

@@ -1,4 +1,5 @@
-"""Whether engines serve the same weights, judged by what they say: log-probabilities of the same ids.
+"""Whether engines serve the same weights, judged by what they say: log-probabilities of the same ids, which a run
+records.
 
 Servers of two kinds name their weights each in its own words, so names prove nothing. Numbers do: they differ little
 where only the arithmetic does, more where weights or arithmetic are quantised, and by nats where the model is another
@@ -6,20 +7,24 @@ one. Figures stand in docs/architecture.md.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from draftmill.engines.protocol import Engine
+from draftmill.engines.voice import Passage, Voice, distance, hear, read_voices
 from draftmill.errors import CapacityFault, EngineError, RenderError, RunError, TransportFault
+from draftmill.journal.files import replacing
 from draftmill.records import Conversation
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
 
 _IDS = 24  # of an answer are scored: llama.cpp steps through them one call at a time
-_PATIENCE = 300.0  # seconds for an engine to say them all, behind whatever else it does
+_SAME = 0.001  # nats below which an engine says what it said before
 
 # Prose, code, sums and nonsense: some ids are likely, some are not. ASCII alone, since llama.cpp gives no probability
 # of an id that ends within a character.
@@ -40,20 +45,6 @@ _ANSWERS = (
 )
 
 
-class Passage(NamedTuple):
-    """Ids of which those from ``start`` on are scored."""
-
-    ids: list[int]
-    start: int
-
-
-class Voice(msgspec.Struct, frozen=True):
-    """Log-probabilities (nats) that an engine gives the ids of all passages, one after the other."""
-
-    engine: str
-    said: tuple[float, ...]
-
-
 def passages(tokenizer: Tokenizer, template: ChatTemplate, arguments: dict[str, Any]) -> list[Passage]:
     """What engines are asked about: short answers behind questions that the run's own chat template renders."""
     found = []
@@ -67,24 +58,6 @@ def passages(tokenizer: Tokenizer, template: ChatTemplate, arguments: dict[str, 
     return found
 
 
-async def hear(engine: Engine, asked: Sequence[Passage]) -> Voice:
-    """What an engine says to the passages. Raises an EngineError where it does not."""
-    said: list[float] = []
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            for passage in asked:
-                said += (await engine.score(passage.ids, passage.start)).logprobs
-    except TimeoutError:
-        raise TransportFault(f"{engine.name}: has not scored a few ids within {_PATIENCE:.0f} s") from None
-    return Voice(engine.name, tuple(said))
-
-
-def distance(one: Voice, other: Voice) -> float:
-    """The mean absolute difference of two engines' log-probabilities, in nats."""
-    pairs = list(zip(one.said, other.said, strict=True))
-    return sum(abs(a - b) for a, b in pairs) / len(pairs)
-
-
 def differ(one: Voice, other: Voice, tolerance: float) -> str:
     """How two voices differ by more than two engines of the same weights do, or ""."""
     apart = distance(one, other)
@@ -96,24 +69,31 @@ def differ(one: Voice, other: Voice, tolerance: float) -> str:
 class Voices:
     """The engines of one run that were heard, also those that are gone: what they gave stands in the journal.
 
-    ``tolerance`` is the recipe's ``engine_tolerance``; ``tell(kind, engine, message)`` hears what comes of it.
+    ``tolerance`` is the recipe's ``engine_tolerance``; ``tell(kind, engine, message)`` hears what comes of it. ``kept``
+    is where every voice is recorded, so that a replay may be held against it; what stands there says what is asked.
     """
 
-    def __init__(self, asked: Sequence[Passage], tolerance: float, tell: Callable[[str, str, str], None]) -> None:
-        self._asked = asked
+    def __init__(
+        self,
+        asked: Sequence[Passage],
+        tolerance: float,
+        tell: Callable[[str, str, str], None],
+        kept: Path | None = None,
+    ) -> None:
+        self._kept = kept
+        self._recorded = read_voices(kept)
+        self._recorded.passages = self._recorded.passages or list(asked)
         self._tolerance = tolerance
         self._tell = tell
         self._heard: dict[Engine, Voice] = {}
         self._turn = asyncio.Lock()
 
     async def compare(self, engines: Sequence[Engine]) -> None:
-        """Hear those that were not heard yet and hold them against all others; one engine alone is never asked.
+        """Hear those that were not heard yet and hold them against all others.
 
         One that cannot score, or not now, is told and let pass. Raises RunError for two that serve different weights.
         """
         async with self._turn:  # two that come at once must be held against each other
-            if len(self._heard.keys() | set(engines)) < 2:
-                return
             fresh = [engine for engine in engines if engine not in self._heard]
             voices = await asyncio.gather(*map(self._hear, fresh))
             found = {engine: voice for engine, voice in zip(fresh, voices, strict=True) if voice}
@@ -125,16 +105,18 @@ class Voices:
                         "let all engines serve the same weights in the same precision, or leave one of them out; "
                         "where you are sure that they do, raise engine_tolerance in the recipe",
                     )
-            for voice in found.values():
+            for voice in found.values() if len(known) > 1 else ():
                 apart = max(distance(voice, other) for other in known.values())
                 self._tell("weights", voice.engine, f"the same as {_others(len(known))}, within {apart:.4f} nats")
             self._heard = known
+            self._keep(found.values())
 
     async def remember(self, engine: Engine) -> None:
         """Hear an engine that is about to go, where it was not heard yet: those that come later are held against it."""
         async with self._turn:
             if engine not in self._heard and (voice := await self._hear(engine)):
                 self._heard[engine] = voice
+                self._keep([voice])
 
     async def again(self, engine: Engine) -> str:
         """How an engine that was away differs from what it was, or from the others where it was not heard; else "".
@@ -145,7 +127,7 @@ class Voices:
         if not known:
             return ""
         try:
-            voice = await hear(engine, self._asked)
+            voice = await hear(engine, self._recorded.passages)
         except (TransportFault, CapacityFault):
             raise
         except EngineError as fault:
@@ -155,14 +137,27 @@ class Voices:
             if differs := differ(one, voice, self._tolerance):
                 return f"not the weights of {one.engine} before: {differs}"
         self._heard.setdefault(engine, voice)
+        self._keep([voice])
         return ""
 
     async def _hear(self, engine: Engine) -> Voice | None:
         try:
-            return await hear(engine, self._asked)
+            return await hear(engine, self._recorded.passages)
         except EngineError as fault:
             self._unheard(engine, fault)
             return None
+
+    def _keep(self, voices: Iterable[Voice]) -> None:
+        """Record what was not recorded yet: an engine says nearly the same at every start."""
+
+        def known(voice: Voice) -> bool:
+            return any(one.engine == voice.engine and distance(one, voice) <= _SAME for one in self._recorded.voices)
+
+        fresh = [voice for voice in voices if all(map(math.isfinite, voice.said)) and not known(voice)]
+        self._recorded.voices += fresh
+        if fresh and self._kept:
+            with replacing(self._kept) as temporary:
+                temporary.write_bytes(msgspec.json.encode(self._recorded) + b"\n")
 
     def _unheard(self, engine: Engine, fault: EngineError) -> None:
         self._tell("unheard", engine.name, f"its weights cannot be compared: {fault.message}")

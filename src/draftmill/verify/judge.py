@@ -21,11 +21,11 @@ from draftmill.verify.examine import Plan
 from draftmill.verify.examining import Job, Tell, examined, quiet, some_rows
 from draftmill.verify.habits import Habits, learn, pairs_of
 from draftmill.verify.journaled import Ledgered, key
-from draftmill.verify.likeness import Judged
+from draftmill.verify.likeness import Judged, Makers
 from draftmill.verify.lines import Row
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
-from draftmill.verify.replaying import Replaying, asked_of, pick, replayed
+from draftmill.verify.replaying import Replaying, asked_of, makers_of, pick, replayed
 from draftmill.verify.verification import Fault, Verification, results
 from draftmill.verify.whole import Whole
 
@@ -74,9 +74,8 @@ def verify_run(
         own = [(at, row) for at, row in drawn if row.finish is not None]  # what was passed through nobody generated
         asked += asked_of(job.name, own, recipe.sampling_of(recipe.dataset(job.name)))
     stops, size = tuple(settings.stop_ids), settings.vocab_size
-    judged = _replayed(
-        lambda: replayed(replay, asked, stops, size, wholes, jobs[0].model, not_made, folder.engines), not_made
-    )
+    makers = makers_of(folder, recipe.engine_tolerance)
+    judged = _replayed(lambda: replayed(replay, asked, stops, size, wholes, jobs[0].model, not_made, makers), not_made)
     return _judged(str(path), jobs, wholes, limits, not_made, began, judged)
 
 
@@ -115,7 +114,8 @@ def verify_file(
     not_made = _not_made(wholes[0], habits, loaded)
     asked = asked_of(job.name, pick(path, replay.rows, replay.seed), replay.sampling) if replay else []
     stops = tuple(np.flatnonzero(habits.flags & STOP).tolist())
-    judged = _replayed(lambda: replayed(replay, asked, stops, habits.vocab_size, wholes, loaded, not_made), not_made)
+    size = habits.vocab_size
+    judged = _replayed(lambda: replayed(replay, asked, stops, size, wholes, loaded, not_made, Makers()), not_made)
     return _judged(str(path), [job], wholes, thresholds or {}, not_made, began, judged)
 
 

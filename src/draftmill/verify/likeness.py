@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from draftmill.engines.protocol import Identity
+from draftmill.engines.voice import Recorded, distance
 from draftmill.render.tokenizer import Tokenizer
 from draftmill.verify.cuts import odd_cuts
 from draftmill.verify.draws import BORDER, Draws, Fit, first, greedy_gaps, joined, log_evidence
@@ -60,6 +61,15 @@ class Finding(NamedTuple):
     error: float = 0.0
 
 
+class Makers(NamedTuple):
+    """What is known of the engines that made the rows: what they said of themselves, and of fixed ids at every start of
+    the run. Of the same weights they differ by ``tolerance`` nats on average at most."""
+
+    identities: Sequence[Identity] = ()
+    recorded: Recorded = Recorded()
+    tolerance: float = 0.0
+
+
 class Judged(msgspec.Struct, frozen=True):
     """A replay as ``verification.json`` has it: ``figures`` by group of rows, in words. ``resolution`` is the least
     difference of the mean log-probability, in nats an id, that so many sampled ids show; None of greedy ones."""
@@ -73,11 +83,8 @@ class Judged(msgspec.Struct, frozen=True):
     silent: list[str] = []
 
 
-def judge(
-    replay: Replay, tallies: dict[str, Tally], tokenizer: Tokenizer | None, recorded: Sequence[Identity] = ()
-) -> Judged:
-    """Judge what an engine said, and count it into the tally of each dataset. ``recorded`` is what the engines of the
-    run said of themselves."""
+def judge(replay: Replay, tallies: dict[str, Tally], tokenizer: Tokenizer | None, makers: Makers) -> Judged:
+    """Judge what an engine said, and count it into the tally of each dataset."""
     for tally in tallies.values():
         for check in CHECKS:
             tally.look(check, 0)
@@ -98,12 +105,13 @@ def judge(
             unlike, other = unlike or finding.unlike, other or finding.other
             if finding.check == "replay-likelihood":
                 resolution = min(SURE * finding.error, resolution or np.inf)
-    if told := coarser(recorded, replay.engine):
-        first = next(iter(tallies.values()))
-        figures["the run"] = [told]
-        first.look("replay-precision")
-        first.hit("replay-precision", 0, remark=f"the run: {told}")
-        unlike = True
+    for finding in _of_makers(makers, replay):
+        tally = next(iter(tallies.values()))
+        figures.setdefault("the run", []).append(finding.words)
+        tally.look(finding.check)
+        if finding.unlike:
+            tally.hit(finding.check, 0, remark=f"the run: {finding.words}")
+        unlike |= finding.unlike
     for heard in replay.heard:
         other |= _of_row(heard, tallies[heard.asked.dataset])
     other |= any(tally.found.get("replay-cut", 0) > CUT * tally.looked["replay-cut"] for tally in tallies.values())
@@ -120,11 +128,27 @@ def judge(
     )
 
 
-def coarser(recorded: Sequence[Identity], engine: Identity) -> str:
-    """What a run's engines said of coarse weights or KV cache that this engine does not say of itself, or "".
+def _of_makers(makers: Makers, replay: Replay) -> Iterator[Finding]:
+    """What precision the engines of a run had, which sampled ids cannot show: noise in the logits averages out of what
+    is drawn (docs/verify.md)."""
+    if replay.voice:
+        farthest: dict[str, float] = {}
+        for voice in makers.recorded.voices:
+            apart = distance(voice, replay.voice)
+            farthest[voice.engine] = max(farthest.get(voice.engine, 0.0), apart)
+        for name, apart in farthest.items():
+            unlike = apart > makers.tolerance
+            words = (
+                f"over {len(replay.voice.said)} ids that it was shown at a start {name} was {apart:.4f} nats from this "
+                f"engine on average, {'above' if unlike else 'within'} {makers.tolerance:g}"
+            )
+            yield Finding("replay-precision", words, unlike, other=False)
+    if told := coarser(makers.identities, replay.engine):
+        yield Finding("replay-precision", told, unlike=True, other=False)
 
-    Sampled ids cannot show it: noise in the logits averages out of what is drawn (docs/verify.md).
-    """
+
+def coarser(recorded: Sequence[Identity], engine: Identity) -> str:
+    """What a run's engines said of coarse weights or KV cache that this engine does not say of itself, or ""."""
     for said in recorded:
         for what, theirs, ours in (
             ("weights", said.weights, engine.weights),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from draftmill.engines.protocol import Engine, Identity, Request, Scored
+from draftmill.engines.voice import Passage, Voice, hear
 from draftmill.errors import EngineError, PromptFault
 from draftmill.recipe import Sampling
 from draftmill.verify.draws import Draws, draws
@@ -56,15 +57,22 @@ class Heard:
 
 @dataclass
 class Replay:
-    """All rows that were asked about. ``silent`` says of which nothing is known, and why."""
+    """All rows that were asked about. ``silent`` says of which nothing is known, and why. ``voice`` is what the engine
+    says to the passages that the engines of the run were asked, where they were."""
 
     engine: Identity
     heard: list[Heard] = field(default_factory=list)
     silent: list[tuple[str, str]] = field(default_factory=list)
+    voice: Voice | None = None
 
 
 async def replay(
-    engine: Engine, asked: Sequence[Asked], stop_ids: tuple[int, ...], vocab_size: int, tell: Tell = quiet
+    engine: Engine,
+    asked: Sequence[Asked],
+    stop_ids: tuple[int, ...],
+    vocab_size: int,
+    tell: Tell = quiet,
+    passages: Sequence[Passage] = (),
 ) -> Replay:
     """Ask an engine about rows, a few at once. Raises an EngineError where it cannot score at all."""
     identity = await engine.identify()
@@ -89,6 +97,11 @@ async def replay(
                 parting = _parting(answer, again, scored)
             return Heard(row, scored, draws(answer, scored, row.sampling, vocab_size), parting)
 
+    if passages:
+        try:
+            found.voice = await hear(engine, passages)
+        except PromptFault as fault:
+            found.silent.append(("what the run's engines were asked at its start", fault.message))
     tasks = [asyncio.ensure_future(one(n, row)) for n, row in enumerate(asked)]
     try:
         for done, future in enumerate(asyncio.as_completed(tasks), 1):

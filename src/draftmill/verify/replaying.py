@@ -13,9 +13,11 @@ import numpy as np
 
 from draftmill.engines import connect
 from draftmill.engines.protocol import Identity
+from draftmill.engines.voice import Passage, read_voices
+from draftmill.journal.folder import RunFolder
 from draftmill.recipe import EMBEDDED, EngineSpec, Sampling
 from draftmill.verify.checks import CHECKS, Needs
-from draftmill.verify.likeness import OF_GREEDY, OF_SAMPLED, Judged, judge
+from draftmill.verify.likeness import OF_GREEDY, OF_SAMPLED, Judged, Makers, judge
 from draftmill.verify.lines import Row, parts, read, unread
 from draftmill.verify.model import Model
 from draftmill.verify.replay import Asked, Replay, Tell, quiet, replay
@@ -79,7 +81,7 @@ def replayed(
     wholes: Sequence[Whole],
     model: Model | None,
     not_made: dict[str, str],
-    recorded: Path | None = None,
+    makers: Makers,
 ) -> Judged | None:
     """What the engine of a plan says of rows, counted into the datasets' tallies; ``not_made`` learns why checks
     of it are not made."""
@@ -99,20 +101,31 @@ def replayed(
         not_made |= dict.fromkeys(OF_GREEDY, "no row was sampled at temperature 0")
     if model is None:
         not_made["replay-re-tokenised"] = "needs the model's tokenizer: --model"
-    found = _ask(plan, plain, stop_ids, vocab_size or _VOCABULARY)
+    found = _ask(plan, plain, stop_ids, vocab_size or _VOCABULARY, makers.recorded.passages)
     tallies = {whole.name: whole.tally for whole in wholes}
-    return judge(found, tallies, model.tokenizer if model else None, _identities(recorded))
+    return judge(found, tallies, model.tokenizer if model else None, makers)
 
 
-def _identities(path: Path | None) -> list[Identity]:
+def makers_of(folder: RunFolder, tolerance: float) -> Makers:
+    """What a run knows of the engines that made its rows."""
+    return Makers(_identities(folder.engines), read_voices(folder.voices), tolerance)
+
+
+def _identities(path: Path) -> list[Identity]:
     """What a run's engines said of themselves; nothing where that is not known."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Identity]) if path else []
+        return msgspec.json.decode(path.read_bytes(), type=list[Identity])
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return []
 
 
-def _ask(plan: Replaying, asked: Sequence[Asked], stop_ids: tuple[int, ...], vocab_size: int) -> Replay:
+def _ask(
+    plan: Replaying,
+    asked: Sequence[Asked],
+    stop_ids: tuple[int, ...],
+    vocab_size: int,
+    passages: Sequence[Passage],
+) -> Replay:
     """Ask the engine of a plan, which is started and ended where it is the embedded one. Raises an EngineError where it
     cannot score."""
     spec = plan.engine
@@ -123,7 +136,7 @@ def _ask(plan: Replaying, asked: Sequence[Asked], stop_ids: tuple[int, ...], voc
     async def connected() -> Replay:
         engine = await connect(spec, gguf=plan.gguf)
         try:
-            return await replay(engine, asked, stop_ids, vocab_size, plan.tell)
+            return await replay(engine, asked, stop_ids, vocab_size, plan.tell, passages)
         finally:
             await engine.close()
 
