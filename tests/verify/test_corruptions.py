@@ -67,7 +67,7 @@ def test_an_id_in_the_journal_that_is_not_its_prompts_is_told(
 ) -> None:
     """One that was edited in place, so that the index still counts its line."""
     shutil.copytree(clean.run, tmp_path / "run")
-    journal, counted = tmp_path / "run" / "facts" / "raw_responses.jsonl", judge._examined
+    journal, counted = tmp_path / "run" / "facts" / "raw_responses.jsonl", judge.examined
 
     def edited(*args: Any) -> Any:  # the standing is known by now
         lines = load(journal)
@@ -77,7 +77,7 @@ def test_an_id_in_the_journal_that_is_not_its_prompts_is_told(
         return counted(*args)
 
     save(journal, load(journal))  # in the spelling that it is edited in
-    monkeypatch.setattr(judge, "_examined", edited)
+    monkeypatch.setattr(judge, "examined", edited)
     found = {r.name: r for r in verify_run(tmp_path / "run", workers=1).checks}
     assert (found["journal-line"].count, found["journal-line"].above) == (1, True)
     assert "position 0: its id in the journal" in found["journal-line"].examples[0].remark
