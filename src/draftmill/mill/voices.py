@@ -17,7 +17,7 @@ import msgspec
 
 from draftmill.engines.protocol import Engine
 from draftmill.engines.voice import Passage, Voice, distance, hear, read_voices
-from draftmill.errors import CapacityFault, EngineError, RenderError, RunError, TransportFault
+from draftmill.errors import CapacityFault, EngineError, RenderError, RunError, StorageError, TransportFault
 from draftmill.journal.files import replacing
 from draftmill.records import Conversation
 from draftmill.render.template import ChatTemplate
@@ -148,16 +148,21 @@ class Voices:
             return None
 
     def _keep(self, voices: Iterable[Voice]) -> None:
-        """Record what was not recorded yet: an engine says nearly the same at every start."""
+        """Record what was not recorded yet: an engine says nearly the same at every start. Where the disk is full that
+        stops nothing: it only proves later what was served."""
 
         def known(voice: Voice) -> bool:
             return any(one.engine == voice.engine and distance(one, voice) <= _SAME for one in self._recorded.voices)
 
         fresh = [voice for voice in voices if all(map(math.isfinite, voice.said)) and not known(voice)]
         self._recorded.voices += fresh
-        if fresh and self._kept:
+        if not fresh or not self._kept:
+            return
+        try:
             with replacing(self._kept) as temporary:
                 temporary.write_bytes(msgspec.json.encode(self._recorded) + b"\n")
+        except StorageError as error:
+            self._tell("unheard", "run", f"what the engines say to fixed ids is not recorded: {error.message}")
 
     def _unheard(self, engine: Engine, fault: EngineError) -> None:
         self._tell("unheard", engine.name, f"its weights cannot be compared: {fault.message}")
