@@ -8,7 +8,9 @@ from draftmill.export.jsonl import export_jsonl
 from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.order import conversation_id
+from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import merged, read_settings, settings_of, write_settings
+from draftmill.ledger.standing import load_standing
 from draftmill.recipe import Recipe
 from draftmill.records import Completion, Finish, Prompt
 
@@ -80,6 +82,22 @@ def test_what_cannot_be_read_is_named_and_not_what_is_written(run: Path, tmp_pat
     with pytest.raises(StorageError, match=r"a/raw_responses\.jsonl: cannot be read: Is a directory"):
         export_jsonl(run, tmp_path / "rows.jsonl")
     assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_journal_that_is_gone_since_rows_were_built_is_refused_and_one_that_lost_some_is_told(
+    run: Path, tmp_path: Path
+) -> None:
+    files = RunFolder(run).dataset("a")
+    refresh_rows(files, load_standing(files))
+    lines = files.journal.read_bytes().splitlines(keepends=True)
+    files.journal.write_bytes(lines[0])
+    assert "a: 2 answers are gone from its journal since rows were built of them" in (
+        export_jsonl(run, tmp_path / "rows.jsonl").notes
+    )
+    files.journal.unlink()
+    with pytest.raises(StorageError, match="its answers are gone, and rows were built of 3"):
+        export_jsonl(run, tmp_path / "more.jsonl")
+    assert not (tmp_path / "more.jsonl").exists()
 
 
 def test_what_is_unknown_is_refused(run: Path, tmp_path: Path) -> None:

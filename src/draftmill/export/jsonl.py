@@ -10,7 +10,7 @@ from draftmill.ids import encode
 from draftmill.journal.files import disk_advice, replacing
 from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.opened import open_run
-from draftmill.ledger.rows import rows
+from draftmill.ledger.rows import lost, rows
 from draftmill.ledger.standing import Standing, unreadable
 from draftmill.records import Finish, Row
 
@@ -38,7 +38,7 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
     They are those that its recipe still has, or ``only`` these.
 
     Raises UsageFault for a target that must not be overwritten and for an unknown dataset or filter, RunError where
-    there is no run, or not one row.
+    there is no run, or not one row, StorageError where a journal that rows were built of is gone.
     """
     _refuse_target(run, target)
     opened = open_run(run)
@@ -86,9 +86,10 @@ def _refuse_target(run: Path, target: Path) -> None:
 
 
 def _notes(name: str, files: DatasetFolder, standing: Standing) -> list[str]:
-    owed = standing.tally().owed
+    owed, gone = standing.tally().owed, lost(files, standing)
     told = f"{name}: {owed} prompt{' is' if owed == 1 else 's are'} still owed"
-    return [told, *unreadable(files, standing)] if owed else []
+    fewer = [f"{name}: {gone} answers are gone from its journal since rows were built of them"] if gone else []
+    return [told, *fewer, *unreadable(files, standing)] if owed else []
 
 
 def _left_out(row: Row, drop: tuple[str, ...]) -> str | None:

@@ -52,7 +52,7 @@ def verify_run(
     chosen = opened.chosen(only)
     chosen = tuple(name for name in chosen if folder.dataset(name).rows.exists())
     if not chosen:
-        raise RunError(f"{path}: there is no row to verify", "generate some first with `draftmill run`")
+        raise RunError(f"{path}: there is no row to verify", "`draftmill run` writes the rows of all that is answered")
     if not folder.tokenizer.is_dir():
         raise StorageError(
             f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run"
