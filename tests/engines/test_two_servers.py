@@ -126,7 +126,7 @@ def test_both_are_killed_half_way_and_the_run_ends_complete(
             run.kill()
         said = run.stderr.read() if run.stderr else ""
     kinds = events(out)
-    assert [kinds.count(kind) for kind in ("weights", "lost", "back", "restarted")] == [2, 1, 1, 1]
+    assert [kinds.count(kind) for kind in ("weights", "lost", "back", "restarted")] == [1, 1, 1, 1]
     assert not {"unheard", "paused", "suspect"} & set(kinds)
     after = answers(out)
     assert all(after[name] >= before[name] + 4 for name in ("embedded", server.url)), (before, after)
