@@ -110,7 +110,11 @@ def test_both_are_killed_half_way_and_the_run_ends_complete(
     asked = recipe(tmp_path, tokenizer_folder, both, 160)
     out = tmp_path / "run"
     with subprocess.Popen(
-        command("run", asked, "--out", out), env=environment(), stderr=subprocess.PIPE, text=True
+        command("run", asked, "--out", out),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as run:
         try:
             wait(lambda: min(answers(out).values(), default=0) >= 8 and len(answers(out)) == 2, run)
@@ -124,7 +128,7 @@ def test_both_are_killed_half_way_and_the_run_ends_complete(
             assert run.wait(600) == 0, run.stderr and run.stderr.read()
         finally:
             run.kill()
-        said = run.stderr.read() if run.stderr else ""
+        said = run.stdout.read() if run.stdout else ""
     kinds = events(out)
     assert [kinds.count(kind) for kind in ("weights", "lost", "back", "restarted")] == [1, 1, 1, 1]
     assert not {"unheard", "paused", "suspect"} & set(kinds)
