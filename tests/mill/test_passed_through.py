@@ -10,8 +10,7 @@ from draftmill.ledger.rows import refresh_rows
 from draftmill.mill.loop import Ending
 from draftmill.recipe import Dataset
 from draftmill.records import Prompt
-from tests.mill.scripted import Milled, ScriptedEngine
-from tests.mill.test_loop import prompts
+from tests.mill.scripted import Milled, ScriptedEngine, prompts
 
 EVERY = 3  # of the prompts, every third is tokenized already
 SUPERVISED = 2

@@ -10,8 +10,8 @@ from draftmill.mill.loop import Ending, Loop
 from draftmill.mill.roster import Roster
 from draftmill.mill.seat import Seat
 from draftmill.recipe import EngineSpec
-from tests.mill.scripted import Milled, ScriptedEngine
-from tests.mill.test_loop import WHOLE, Growing, lines, prompts
+from tests.mill.growing import WHOLE, Growing
+from tests.mill.scripted import Milled, ScriptedEngine, lines, prompts
 
 A, B = EngineSpec(url="http://a:1", concurrency=4), EngineSpec(url="http://b:1", concurrency=4)
 
