@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.watch.figures import Rates
+from draftmill.watch.events import Events
+from draftmill.watch.figures import Phase, Rates
 from draftmill.watch.loads import Done, EngineLoad, Loads, Point, Sample, Timeline
 from draftmill.watch.rates import Marks, lately, rates
-from tests.watch.folders import NOW, append, done, load
+from tests.watch.folders import NOW, append, done, event, load
 
 
 def test_the_timeline_stays_small_and_spans_everything() -> None:
@@ -131,3 +132,51 @@ def test_no_rate_where_tokens_come_with_whole_answers_only(tmp_path: Path) -> No
     loads.refresh()
     found = rates("d", loads, Marks(), NOW + 40, 9000)
     assert found.start == found.run == 10.0, "what was adopted was not generated here"
+
+
+def test_a_start_after_one_that_had_no_token_is_another_one(tmp_path: Path) -> None:
+    """Killed before its first answer: the hours until the next start are none of generating."""
+    path, events = tmp_path / "load.jsonl", Events(tmp_path / "events.jsonl")
+    again = NOW + 40_000
+    append(tmp_path / "events.jsonl", event(NOW, "milling"), event(again, "milling"))
+    append(path, *(done(NOW + 2 * n, d=(0, 0, 0, 0)) for n in range(3)))
+    append(
+        path, *(line for n in range(4) for line in (done(again + 10 * n, d=(n, 0, 100 * n, 0)), load(again + 10 * n)))
+    )
+    loads = Loads(path, events)
+    events.refresh()
+    loads.refresh()
+    assert loads.first and loads.first[0] == again and loads.seconds == 4.0
+    assert loads.progress({}) == [(again, 0), (again + 10, 100), (again + 20, 200)]
+    found = rates("d", loads, Marks(), again + 30, 300)
+    assert (found.start, found.run) == (10.0, pytest.approx(300 / 34))
+
+
+def test_paused_time_is_none_of_generating(tmp_path: Path) -> None:
+    """What was in flight ends first (10 s); then the run stands still, and goes on at the pace that it had."""
+    path, events = tmp_path / "load.jsonl", Events(tmp_path / "events.jsonl")
+    append(tmp_path / "events.jsonl", event(NOW, "milling"), event(NOW + 100, "control", "run", "paused: nothing new"))
+    append(tmp_path / "events.jsonl", event(NOW + 1000, "control", "run", "goes on"))
+    tokens = 0
+    for at in range(0, 1101, 10):
+        idle = 110 <= at < 1000
+        append(path, done(NOW + at, d=(1, 0, tokens, 0)), load(NOW + at, in_flight=0 if idle else 8))
+        tokens += 0 if idle else 100
+    loads = Loads(path, events)
+    events.refresh()
+    loads.refresh()
+    assert loads.idle == 890.0
+    found = rates("d", loads, Marks(), NOW + 1100, tokens)
+    assert (found.last_5min, found.start, found.run) == (10.0, 10.0, 10.0)
+    assert {after[1] - before[1] for before, after in pairwise(loads.progress({})) if after[0] > before[0]} == {100}
+
+
+def test_a_run_that_begins_paused_and_one_that_was_killed_so(tmp_path: Path) -> None:
+    events = Events(tmp_path / "events.jsonl")
+    append(tmp_path / "events.jsonl", event(NOW, "start"), event(NOW + 1, "control", "run", "paused: nothing new"))
+    append(tmp_path / "events.jsonl", event(NOW + 2, "milling"))
+    events.refresh()
+    assert events.phase is Phase.PAUSED and events.paused(NOW, NOW + 9) == 8.0
+    append(tmp_path / "events.jsonl", event(NOW + 20, "start"), event(NOW + 21, "milling"))
+    events.refresh()
+    assert events.phase is Phase.RUNNING and events.paused(NOW, NOW + 99) == 19.0

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from draftmill.watch.events import Events
 from draftmill.watch.figures import EngineFigures, Unread
 from draftmill.watch.tail import Tail
 
@@ -189,10 +190,15 @@ class EngineLoad:
 
 
 class Loads:
-    """All of ``load.jsonl`` up to now. ``marks`` are the run's own counts of the last start, by dataset."""
+    """All of ``load.jsonl`` up to now. ``marks`` are the run's own counts of the last start, by dataset.
 
-    def __init__(self, path: Path) -> None:
+    ``events`` tell when each start began, which what it has done does not where the one before had not one token yet,
+    and when the run was paused: time in which nothing was in flight then is no time of generating.
+    """
+
+    def __init__(self, path: Path, events: Events | None = None) -> None:
         self._path = path
+        self._events = events or Events(path.with_name("events.jsonl"))
         self._decode = msgspec.json.Decoder(_Line).decode
         self._begin()
 
@@ -203,9 +209,11 @@ class Loads:
         self.marks: deque[tuple[float, dict[str, Done]]] = deque()
         self.first: tuple[float, dict[str, Done]] | None = None  # of the last start
         self.last = 0.0
-        self.seconds = 0.0  # of all earlier starts together
+        self.idle = 0.0  # seconds of the last start that were none of generating
+        self.seconds = 0.0  # of all earlier starts together, without those
         self.earlier: dict[str, int] = {}  # tokens of earlier starts
         self._now: dict[str, Done] = {}
+        self._idled = False
         self._round: dict[str, _Line] = {}
         self.unread: list[Unread] = []
         self._bad = (0, 0, "")
@@ -238,20 +246,46 @@ class Loads:
         else:
             raise msgspec.ValidationError("neither of an engine nor of the run")
 
+    def progress(self, weights: dict[str, float]) -> list[tuple[float, float]]:
+        """(time, tokens) of the last start, each dataset's as heavy as it weighs, with the time left out in which it
+        was idle."""
+        since = self.first[0] if self.first else 0.0
+        points = [p for p in self.timeline.points if p.time >= since]
+        idle, found = 0.0, []
+        for before, point in zip(points[:1] + points, points, strict=False):
+            idle += 0.0 if before.in_flight else self._events.paused(before.time, point.time)
+            tokens = sum(weights.get(name, 1.0) * number for name, number in point.tokens.items())
+            found.append((point.time - idle, tokens))
+        return found
+
     def _mark(self, time: float, done: dict[str, Done]) -> None:
-        if any(done.get(name, Done()).tokens < before.tokens for name, before in self._now.items()) or not self.first:
+        fell = any(done.get(name, Done()).tokens < before.tokens for name, before in self._now.items())
+        if self.first is None or fell or any(self.first[0] < at <= time for at in self._events.begun):
             self._next_start(time, done)
+        self._idle(time)
         self._now = done
         self.marks.append((time, done))
         while self.marks[0][0] < time - _RECENT - 30:
             self.marks.popleft()
 
+    def _idle(self, time: float) -> None:
+        """Leave out the time since the mark before where it was idle: rates of the last minutes begin behind it."""
+        if not self.marks:
+            return
+        before = self.marks[-1]
+        flying = any(e.in_flight for e in self.engines.values())
+        idle = 0.0 if flying else self._events.paused(before[0], time)
+        self.idle += idle
+        if self._idled and not idle:
+            self.marks = deque([before])
+        self._idled = idle > 0
+
     def _next_start(self, time: float, done: dict[str, Done]) -> None:
         for name, before in self._now.items():
             self.earlier[name] = self.earlier.get(name, 0) + before.tokens
         if self.first:
-            self.seconds += self.marks[-1][0] - self.first[0]
-        self.first = (time, done)
+            self.seconds += self.marks[-1][0] - self.first[0] - self.idle
+        self.first, self.idle, self._idled = (time, done), 0.0, False
         self.marks.clear()
         self.engines.clear()
 
