@@ -180,3 +180,36 @@ def test_a_run_that_begins_paused_and_one_that_was_killed_so(tmp_path: Path) -> 
     append(tmp_path / "events.jsonl", event(NOW + 20, "start"), event(NOW + 21, "milling"))
     events.refresh()
     assert events.phase is Phase.RUNNING and events.paused(NOW, NOW + 99) == 19.0
+
+
+def test_a_token_or_two_of_many_answers_are_no_rate() -> None:
+    """llama.cpp, on a CPU: a probe of one token ends, and a step takes longer than a look."""
+    engine = EngineLoad("e")
+    engine.add(NOW, Sample(0, 0, generation_rate=None, work=10))
+    engine.add(NOW + 2, Sample(0, 0, generation_rate=0.0, work=10))
+    looks = [(11, 0.0), (12, 0.5), (12, 0.0), (13, 0.0)]
+    for n, (work, rate) in enumerate(looks, 2):
+        load = engine.add(NOW + 2 * n, Sample(8, 0, generation_rate=rate, work=work))
+        assert load and load.generation_rate is None
+    assert (engine.figures().rate, engine.figures().mean_rate) == (None, None)
+    engine.add(NOW + 12, Sample(8, 0, generation_rate=99.5, work=14))
+    assert engine.figures().rate == engine.figures().mean_rate == 20.0, "200 tokens of 10 s"
+    for n in range(1, 6):
+        engine.add(NOW + 12 + 2 * n, Sample(8, 0, generation_rate=0.0, work=14))
+    assert engine.figures().rate == 0.0, "it stands still"
+
+
+@pytest.mark.parametrize(("step", "patience"), [(2.0, 12.0), (10.0, 22.0)])
+def test_figures_are_old_by_how_often_they_come(tmp_path: Path, step: float, patience: float) -> None:
+    """A server that hangs is none that goes on as it did."""
+    path = tmp_path / "load.jsonl"
+    for n in range(20):
+        append(path, done(NOW + step * n, d=(n, 0, 100 * n, 9)))
+    loads, marks = Loads(path), Marks()
+    loads.refresh()
+    last = NOW + 19 * step
+    assert loads.patience == patience
+    assert rates("d", loads, marks, last + patience, 1900).last_10s is not None
+    for second in range(21):
+        marks.add(last + second, Done(19, 0, 1900, 9))
+    assert rates("d", loads, marks, last + patience + 1, 1900).last_10s is None

@@ -438,3 +438,14 @@ def test_no_end_is_told_in_the_first_minute_of_datasets_neither(tmp_path: Path) 
         append(folder.load, done(NOW + at, d=(1, 0, 1000 + 20 * at, 0)), load(NOW + at, generation_rate=20.0))
     dataset = only(watch(folder).refresh())
     assert dataset.rates.last_5min == 20.0 and dataset.eta is None
+
+
+def test_a_server_that_hangs_is_not_healthy(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 600})
+    append(folder.events, event(NOW - 200, "milling"))
+    for at in range(-60, 1, 2):
+        append(folder.load, done(NOW + at, d=(0, 0, 0, 2000 + 20 * at)), load(NOW + at, generation_rate=20.0, cap=9))
+    assert [f.verdict for f in diagnose(watch(folder, NOW + 10).refresh())] == [Verdict.HEALTHY]
+    figures = watch(folder, NOW + 21).refresh()
+    assert [f.message for f in diagnose(figures)] == ["http://e: no figures for 21s"]
+    assert (figures.total.rates.last_10s, figures.server_rate, figures.total.rates.last_5min) == (None, None, 20.0)

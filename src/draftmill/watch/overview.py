@@ -121,6 +121,8 @@ def summary(run: RunFigures) -> Group:
     on = run.phase not in (Phase.ENDED, Phase.GONE, Phase.FILES)
     here = _rates(total.rates)
     servers = f"; the servers say {count(run.server_rate)}" if run.server_rate is not None else ""
+    if not servers and any(e.running for e in run.engines):
+        servers = "; the servers say –"
     lines.append(_line("tok/s", (here or f"not known{' yet' if on else ''}") + servers))
     if total.lengths:
         n = total.lengths
