@@ -172,14 +172,18 @@ def test_paused_time_is_none_of_generating(tmp_path: Path) -> None:
 
 
 def test_a_run_that_begins_paused_and_one_that_was_killed_so(tmp_path: Path) -> None:
-    events = Events(tmp_path / "events.jsonl")
-    append(tmp_path / "events.jsonl", event(NOW, "start"), event(NOW + 1, "control", "run", "paused: nothing new"))
-    append(tmp_path / "events.jsonl", event(NOW + 2, "milling"))
+    path = tmp_path / "events.jsonl"
+    events = Events(path)
+    append(path, event(NOW, "start"), event(NOW + 1, "control", "run", "paused: nothing new is sent, as c.yaml says"))
+    append(path, event(NOW + 2, "milling"))
     events.refresh()
     assert events.phase is Phase.PAUSED and events.paused(NOW, NOW + 9) == 8.0
-    append(tmp_path / "events.jsonl", event(NOW + 20, "start"), event(NOW + 21, "milling"))
+    append(path, event(NOW + 21, "milling"))
     events.refresh()
-    assert events.phase is Phase.RUNNING and events.paused(NOW, NOW + 99) == 19.0
+    assert events.phase is Phase.RUNNING and events.paused(NOW, NOW + 99) == 20.0
+    append(path, event(NOW + 30, "control", "run", "paused: nothing new is sent"), event(NOW + 40, "milling"))
+    events.refresh()
+    assert events.phase is Phase.RUNNING and events.paused(NOW + 25, NOW + 99) == 10.0
 
 
 def test_a_token_or_two_of_many_answers_are_no_rate() -> None:

@@ -11,6 +11,7 @@ from draftmill.watch.figures import Event, Phase, Unread
 from draftmill.watch.tail import Tail
 
 _KEPT = 2000  # events for a report; the last 50 are shown
+_BEFORE = " says"  # ends what is told of a pause that a start begins with: "…, as …/control.yaml says"
 _WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
 
 
@@ -36,6 +37,7 @@ class Events:
         self.begun: list[float] = []
         self.pauses: list[tuple[float, float]] = []
         self.ending = ""
+        self._on_hold = False
         self.cap_why: dict[str, str] = {}
         self.why: dict[str, str] = {}
         self.left: set[str] = set()
@@ -75,10 +77,11 @@ class Events:
         match event.kind:
             case "start" | "recipe" | "prepared":
                 self.phase = Phase.PREPARING
-                self._go_on(event.time)
             case "milling":
-                on_hold = bool(self.pauses) and self.pauses[-1][1] == inf  # paused before it began
-                self.phase, self.ending = Phase.PAUSED if on_hold else Phase.RUNNING, ""
+                if not self._on_hold:  # a pause is of a start that was killed
+                    self._go_on(event.time)
+                self.phase, self.ending = Phase.PAUSED if self._on_hold else Phase.RUNNING, ""
+                self._on_hold = False
                 self.begun.append(event.time)
                 self.left.clear()
                 self.why = {name: why for name, why in self.why.items() if name in self._absent}
@@ -91,6 +94,7 @@ class Events:
                 self.phase = Phase.PAUSED if self.phase is Phase.RUNNING else self.phase
                 self._go_on(event.time)
                 self.pauses.append((event.time, inf))
+                self._on_hold = event.message.endswith(_BEFORE)
             case "control" if subject == "run" and event.message == "goes on":
                 self.phase = Phase.RUNNING if self.phase is Phase.PAUSED else self.phase
                 self._go_on(event.time)
