@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from draftmill.mill.loop import Ending
 from draftmill.watch.diagnosis import diagnose
 from draftmill.watch.figures import (
     DatasetFigures,
@@ -368,7 +369,7 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         run(engine(time=NOW - 40, in_flight=8, cap=8)),
         Verdict.ENGINE_DOWN,
         Level.INFO,
-        "http://a does not say what it is doing, and was heard 40s ago",
+        "http://a: no figures for 40s",
         "",
     ),
     "adopted in part": (
@@ -384,6 +385,41 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         Level.GOOD,
         "60 running, 1 queued, KV 75%, 900 tok/s (15.0 each)",
         "",
+    ),
+    "its first requests are under way": (
+        run(engine(running=0, queued=0, in_flight=8, cap=8), started=NOW - 2),
+        Verdict.STARTING,
+        Level.INFO,
+        "its first requests are under way; 0 running",
+        "",
+    ),
+    "they do not arrive": (
+        run(engine(running=0, queued=0, in_flight=8, cap=8), started=NOW - 12),
+        Verdict.CLIENT_BOUND,
+        Level.WARN,
+        "of 8 requests sent the server has only 0",
+        "free a CPU core",
+    ),
+    "nobody knows its rate": (
+        run(engine(running=8, queued=0, in_flight=8, cap=10, kv_use=0.7)),
+        Verdict.HEALTHY,
+        Level.GOOD,
+        "8 running, 0 queued, KV 70%, – tok/s",
+        "",
+    ),
+    "all that a limit let through": (
+        run(phase=Phase.ENDED, ending=Ending.DONE.value),
+        Verdict.ENDED,
+        Level.WARN,
+        "ended: every prompt that it was to answer is settled, 5,000 prompts of all still owed",
+        "run it without `--limit`",
+    ),
+    "cut answers of a lane that is not known": (
+        run(engine(**BUSY), data=dataset(lane="", truncated=0.31)),
+        Verdict.TRUNCATED,
+        Level.WARN,
+        "31% of B1's are cut by a limit",
+        "raise max_new_tokens of its lane for what is still owed",
     ),
     "nothing is known yet": (run(), Verdict.STARTING, Level.INFO, "nothing has been seen", ""),
 }

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.watch.figures import Rates
+from draftmill.watch.events import Events
+from draftmill.watch.figures import Phase, Rates
 from draftmill.watch.loads import Done, EngineLoad, Loads, Point, Sample, Timeline
 from draftmill.watch.rates import Marks, lately, rates
-from tests.watch.folders import NOW, append, done, load
+from tests.watch.folders import NOW, append, done, event, load
 
 
 def test_the_timeline_stays_small_and_spans_everything() -> None:
@@ -131,3 +132,88 @@ def test_no_rate_where_tokens_come_with_whole_answers_only(tmp_path: Path) -> No
     loads.refresh()
     found = rates("d", loads, Marks(), NOW + 40, 9000)
     assert found.start == found.run == 10.0, "what was adopted was not generated here"
+
+
+def test_a_start_after_one_that_had_no_token_is_another_one(tmp_path: Path) -> None:
+    """Killed before its first answer: the hours until the next start are none of generating."""
+    path, events = tmp_path / "load.jsonl", Events(tmp_path / "events.jsonl")
+    again = NOW + 40_000
+    append(tmp_path / "events.jsonl", event(NOW, "milling"), event(again, "milling"))
+    append(path, *(done(NOW + 2 * n, d=(0, 0, 0, 0)) for n in range(3)))
+    append(
+        path, *(line for n in range(4) for line in (done(again + 10 * n, d=(n, 0, 100 * n, 0)), load(again + 10 * n)))
+    )
+    loads = Loads(path, events)
+    events.refresh()
+    loads.refresh()
+    assert loads.first and loads.first[0] == again and loads.seconds == 4.0
+    assert loads.progress({}) == [(again, 0), (again + 10, 100), (again + 20, 200)]
+    found = rates("d", loads, Marks(), again + 30, 300)
+    assert (found.start, found.run) == (10.0, pytest.approx(300 / 34))
+
+
+def test_paused_time_is_none_of_generating(tmp_path: Path) -> None:
+    """What was in flight ends first (10 s); then the run stands still, and goes on at the pace that it had."""
+    path, events = tmp_path / "load.jsonl", Events(tmp_path / "events.jsonl")
+    append(tmp_path / "events.jsonl", event(NOW, "milling"), event(NOW + 100, "control", "run", "paused: nothing new"))
+    append(tmp_path / "events.jsonl", event(NOW + 1000, "control", "run", "goes on"))
+    tokens = 0
+    for at in range(0, 1101, 10):
+        idle = 110 <= at < 1000
+        append(path, done(NOW + at, d=(1, 0, tokens, 0)), load(NOW + at, in_flight=0 if idle else 8))
+        tokens += 0 if idle else 100
+    loads = Loads(path, events)
+    events.refresh()
+    loads.refresh()
+    assert loads.idle == 890.0
+    found = rates("d", loads, Marks(), NOW + 1100, tokens)
+    assert (found.last_5min, found.start, found.run) == (10.0, 10.0, 10.0)
+    assert {after[1] - before[1] for before, after in pairwise(loads.progress({})) if after[0] > before[0]} == {100}
+
+
+def test_a_run_that_begins_paused_and_one_that_was_killed_so(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    events = Events(path)
+    append(path, event(NOW, "start"), event(NOW + 1, "control", "run", "paused: nothing new is sent, as c.yaml says"))
+    append(path, event(NOW + 2, "milling"))
+    events.refresh()
+    assert events.phase is Phase.PAUSED and events.paused(NOW, NOW + 9) == 8.0
+    append(path, event(NOW + 21, "milling"))
+    events.refresh()
+    assert events.phase is Phase.RUNNING and events.paused(NOW, NOW + 99) == 20.0
+    append(path, event(NOW + 30, "control", "run", "paused: nothing new is sent"), event(NOW + 40, "milling"))
+    events.refresh()
+    assert events.phase is Phase.RUNNING and events.paused(NOW + 25, NOW + 99) == 10.0
+
+
+def test_a_token_or_two_of_many_answers_are_no_rate() -> None:
+    """llama.cpp, on a CPU: a probe of one token ends, and a step takes longer than a look."""
+    engine = EngineLoad("e")
+    engine.add(NOW, Sample(0, 0, generation_rate=None, work=10))
+    engine.add(NOW + 2, Sample(0, 0, generation_rate=0.0, work=10))
+    looks = [(11, 0.0), (12, 0.5), (12, 0.0), (13, 0.0)]
+    for n, (work, rate) in enumerate(looks, 2):
+        load = engine.add(NOW + 2 * n, Sample(8, 0, generation_rate=rate, work=work))
+        assert load and load.generation_rate is None
+    assert (engine.figures().rate, engine.figures().mean_rate) == (None, None)
+    engine.add(NOW + 12, Sample(8, 0, generation_rate=99.5, work=14))
+    assert engine.figures().rate == engine.figures().mean_rate == 20.0, "200 tokens of 10 s"
+    for n in range(1, 6):
+        engine.add(NOW + 12 + 2 * n, Sample(8, 0, generation_rate=0.0, work=14))
+    assert engine.figures().rate == 0.0, "it stands still"
+
+
+@pytest.mark.parametrize(("step", "patience"), [(2.0, 12.0), (10.0, 22.0)])
+def test_figures_are_old_by_how_often_they_come(tmp_path: Path, step: float, patience: float) -> None:
+    """A server that hangs is none that goes on as it did."""
+    path = tmp_path / "load.jsonl"
+    for n in range(20):
+        append(path, done(NOW + step * n, d=(n, 0, 100 * n, 9)))
+    loads, marks = Loads(path), Marks()
+    loads.refresh()
+    last = NOW + 19 * step
+    assert loads.patience == patience
+    assert rates("d", loads, marks, last + patience, 1900).last_10s is not None
+    for second in range(21):
+        marks.add(last + second, Done(19, 0, 1900, 9))
+    assert rates("d", loads, marks, last + patience + 1, 1900).last_10s is None

@@ -18,6 +18,7 @@ from draftmill.watch.completions import Completions
 from draftmill.watch.diagnosis import diagnose
 from draftmill.watch.figures import DatasetFigures, Phase
 from draftmill.watch.finding import Level, Verdict
+from draftmill.watch.overview import head
 from draftmill.watch.stats import RunWatch
 from tests.render import families as fixtures
 from tests.watch.folders import NOW, append, begin, completion, done, event, failure, load, write_prompts
@@ -413,3 +414,38 @@ def test_the_folder_of_one_dataset(tmp_path: Path) -> None:
     append(folder.dataset("d").journal, completion(0))
     with pytest.raises(StorageError, match="one dataset of a run"):
         watch(folder.dataset("d").path)
+
+
+def test_a_paused_run_is_told_as_one_and_has_no_end(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 600})
+    append(folder.dataset("d").journal, *(completion(n, 100) for n in range(20)))
+    append(folder.events, event(NOW - 100, "milling"))
+    for at in range(-100, 1, 10):
+        append(folder.load, done(NOW + at, d=(1, 0, 2000 + 20 * at, 0)), load(NOW + at, generation_rate=20.0))
+    figures = watch(folder).refresh()
+    assert figures.total.eta and only(figures).eta
+    append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
+    figures = watch(folder).refresh()
+    assert figures.phase is Phase.PAUSED and not figures.total.eta and not only(figures).eta
+    assert head(figures).plain == f"{tmp_path}  running for 1m40s, paused, last seen 0s ago"
+
+
+def test_no_end_is_told_in_the_first_minute_of_datasets_neither(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 600})
+    append(folder.dataset("d").journal, *(completion(n, 100) for n in range(20)))
+    append(folder.events, event(NOW - 50, "milling"))
+    for at in range(-50, 1, 10):
+        append(folder.load, done(NOW + at, d=(1, 0, 1000 + 20 * at, 0)), load(NOW + at, generation_rate=20.0))
+    dataset = only(watch(folder).refresh())
+    assert dataset.rates.last_5min == 20.0 and dataset.eta is None
+
+
+def test_a_server_that_hangs_is_not_healthy(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 600})
+    append(folder.events, event(NOW - 200, "milling"))
+    for at in range(-60, 1, 2):
+        append(folder.load, done(NOW + at, d=(0, 0, 0, 2000 + 20 * at)), load(NOW + at, generation_rate=20.0, cap=9))
+    assert [f.verdict for f in diagnose(watch(folder, NOW + 10).refresh())] == [Verdict.HEALTHY]
+    figures = watch(folder, NOW + 21).refresh()
+    assert [f.message for f in diagnose(figures)] == ["http://e: no figures for 21s"]
+    assert (figures.total.rates.last_10s, figures.server_rate, figures.total.rates.last_5min) == (None, None, 20.0)

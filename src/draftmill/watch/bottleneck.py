@@ -13,6 +13,7 @@ _QUEUE = 0.1  # of the running requests: a shorter queue only keeps the server f
 _LONG_QUEUE = 0.25
 _FLAT = 0.25  # where 1 % more requests bring less than 0.25 % more tokens a second
 _MISSING = 0.25  # of our requests that the server does not know of: they are on the way, or wait for our own CPU
+_ARRIVING = 10.0  # seconds of a start in which they may be
 _THRASH = 0.1  # of the running requests thrown back in a minute
 _FEW = 3  # of anything that says nothing yet
 
@@ -50,6 +51,9 @@ def _with_room(run: RunFigures, e: EngineFigures, facts: str) -> Finding:
     """What bounds an engine whose cache has room."""
     running, queued = e.running or 0, e.queued or 0
     flying, cap = e.in_flight, e.cap
+    young = run.phase is Phase.RUNNING and run.started is not None and run.time - run.started < _ARRIVING
+    if young and flying and flying - running - queued > max(_FEW, _MISSING * flying):
+        return _of(Verdict.STARTING, Level.INFO, e, f"starting: its first requests are under way; {facts}", "")
     if flying is not None and flying - running - queued > max(_FEW, _MISSING * flying):
         message = f"client-bound: of {flying} requests sent the server has only {running + queued}; {facts}"
         advice = "the rest waits for this process or the network: free a CPU core here, move nearer, or split the run"
@@ -86,7 +90,7 @@ def _with_room(run: RunFigures, e: EngineFigures, facts: str) -> Finding:
         message = f"starved: nothing is queued and its cap is {cap} at once; {facts}"
         advice = f"raise the cap: {_control(run, f'--engine {quote(e.name)}={2 * (cap or 1)}')}, or =auto"
         return _of(Verdict.STARVED, Level.WARN, e, message, advice)
-    if room and cap is not None and flying is not None and flying < 0.7 * cap:
+    if room and cap is not None and flying is not None and flying < 0.7 * cap and not young:
         message = f"client-bound: only {flying} of {cap} requests are out although prompts are owed; {facts}"
         advice = "this process does not send fast enough: free a CPU core here, or look whether a budget holds it back"
         return _of(Verdict.CLIENT_BOUND, Level.WARN, e, message, advice)
@@ -133,6 +137,8 @@ def _facts(e: EngineFigures) -> str:
     parts += [f"KV {e.kv_use:.0%}"] if e.kv_use is not None else []
     if rate:
         parts.append(f"{count(rate)} tok/s" + (f" ({rate / e.running:.1f} each)" if e.running else ""))
+    elif e.running:
+        parts.append("– tok/s" if e.rate is None else "0 tok/s")
     return ", ".join(parts)
 
 

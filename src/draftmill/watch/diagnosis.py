@@ -11,8 +11,9 @@ from draftmill.watch.figures import DatasetFigures, Phase, RunFigures
 from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, duration, gigabytes, many
 
+_ALL = "every prompt that was asked for is settled"  # mill.loop.Ending.DONE
 _FEW = 3  # of anything that says nothing yet
-_HEARD = 20.0  # seconds since an engine's last sample that are worth telling
+_HEARD = 5.0  # seconds since an engine's last figures that are worth telling
 _STILL = 120.0  # seconds without one token
 _LEAST_DISK = 1 << 30
 _TRUNCATED = 0.2
@@ -47,6 +48,10 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             silent = f"for {duration(run.time - run.seen)}" if run.seen else "any more"
             message = f"gone: it did not say that it ended, and gives no sign of life {silent}"
             yield Finding(Verdict.GONE, Level.BAD, "run", message, again)
+        case Phase.ENDED if owed and run.ending == _ALL:
+            message = f"ended: every prompt that it was to answer is settled, {many(owed, 'prompt')} of all still owed"
+            advice = "run it without `--limit` (or `--only`): it goes on where it stopped"
+            yield Finding(Verdict.ENDED, Level.WARN, "run", message, advice)
         case Phase.ENDED if owed:
             message = f"ended ({run.ending}): {many(owed, 'prompt')} still owed"
             yield Finding(Verdict.ENDED, Level.WARN, "run", message, again)
@@ -159,10 +164,11 @@ def _budgets(run: RunFigures) -> Iterator[Finding]:
         if over <= _OVERSHOOT or not (_on(run) or run.phase is Phase.FILES):
             continue
         there = "has" if d.generated > d.budget * (1 + _OVERSHOOT) else "will have"
+        lane = f"{name}=" if (name := _lane(run, d)) else ""
         surplus = f"{count(expected)} of {count(d.budget)} tokens ({over:+.0%})"
         advice = (
             "what lies behind the cut is kept as surplus and does not count; fewer at once in its lane "
-            f"(draftmill control {quote(run.path)} --concurrency {d.lane or 'LANE'}=N) waste less at the end"
+            f"(draftmill control {quote(run.path)} --concurrency {lane}N) waste less at the end"
         )
         message = f"budget overshot: {d.name} {there} {surplus}, those in flight included"
         yield Finding(Verdict.OVERSHOOT, Level.WARN, d.name, message, advice)
@@ -180,13 +186,19 @@ def _truncated(run: RunFigures) -> Iterator[Finding]:
         if d.thinking and d.thinking.unclosed:
             inside = f"; {d.thinking.unclosed / d.thinking.answers:.0%} never leave their thinking"
         what = "for what is still owed" if d.owed else "in another run"
-        todo = f"raise lanes.{d.lane or 'LANE'}.max_new_tokens {what} if the context has room"
+        which = f"lanes.{name}.max_new_tokens" if (name := _lane(run, d)) else "max_new_tokens of its lane"
+        todo = f"raise {which} {what} if the context has room"
         advice = (
             f"{'what is still to come may be longer' if raised else todo}; "
             "cut answers are kept and labelled, `draftmill export --drop truncated` leaves them out"
         )
         message = f"answers truncated: {d.truncated:.0%} of {d.name}'s are cut{lane}{since}{inside}"
         yield Finding(Verdict.TRUNCATED, Level.WARN, d.name, message, advice)
+
+
+def _lane(run: RunFigures, d: DatasetFigures) -> str:
+    """The name of a dataset's lane; "" where nobody knows it, in a folder without a recipe."""
+    return d.lane or (run.lanes[0].name if len(run.lanes) == 1 else "")
 
 
 def _limit(d: DatasetFigures) -> str:
@@ -219,8 +231,8 @@ def _down(run: RunFigures) -> Iterator[Finding]:
             continue
         if e.state == "open" and not e.why:
             ago = run.time - (e.time or run.time)
-            silent = f", and was heard {duration(ago)} ago" if ago > _HEARD else ""
-            yield Finding(Verdict.ENGINE_DOWN, Level.INFO, e.name, f"{e.name} does not say what it is doing{silent}")
+            silent = f"no figures for {duration(ago)}" if ago > _HEARD else "it does not say what it is doing"
+            yield Finding(Verdict.ENGINE_DOWN, Level.INFO, e.name, f"{e.name}: {silent}")
             continue
         alone = all(other.state in _DOWN for other in run.engines)
         stalled = "no progress" in e.why

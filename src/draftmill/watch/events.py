@@ -2,6 +2,7 @@
 
 from collections import deque
 from datetime import datetime
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ from draftmill.watch.figures import Event, Phase, Unread
 from draftmill.watch.tail import Tail
 
 _KEPT = 2000  # events for a report; the last 50 are shown
+_BEFORE = " says"  # ends what is told of a pause that a start begins with: "…, as …/control.yaml says"
 _WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
 
 
@@ -21,7 +23,7 @@ class _Line(msgspec.Struct):
 
 
 class Events:
-    """``began`` is when the last start began to generate, ``starts`` how often that was."""
+    """``begun`` is when each start began to generate, ``pauses`` from when until when nothing new was sent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,9 +34,10 @@ class Events:
         self._tail = Tail(self._path)
         self.all: deque[Event] = deque(maxlen=_KEPT)
         self.phase = Phase.NEW
-        self.began: float | None = None
-        self.starts = 0
+        self.begun: list[float] = []
+        self.pauses: list[tuple[float, float]] = []
         self.ending = ""
+        self._on_hold = False
         self.cap_why: dict[str, str] = {}
         self.why: dict[str, str] = {}
         self.left: set[str] = set()
@@ -45,6 +48,14 @@ class Events:
     @property
     def last(self) -> float | None:
         return self.all[-1].time if self.all else None
+
+    @property
+    def began(self) -> float | None:
+        return self.begun[-1] if self.begun else None
+
+    def paused(self, start: float, end: float) -> float:
+        """Seconds between the two in which the run was paused."""
+        return sum(max(0.0, min(end, last) - max(start, first)) for first, last in self.pauses)
 
     def refresh(self) -> None:
         for number, _, line in self._tail.lines():
@@ -67,18 +78,26 @@ class Events:
             case "start" | "recipe" | "prepared":
                 self.phase = Phase.PREPARING
             case "milling":
-                self.phase, self.began, self.ending = Phase.RUNNING, event.time, ""
-                self.starts += 1
+                if not self._on_hold:  # a pause is of a start that was killed
+                    self._go_on(event.time)
+                self.phase, self.ending = Phase.PAUSED if self._on_hold else Phase.RUNNING, ""
+                self._on_hold = False
+                self.begun.append(event.time)
                 self.left.clear()
                 self.why = {name: why for name, why in self.why.items() if name in self._absent}
             case "ended":
+                self._go_on(event.time)
                 self.phase, self.ending = Phase.ENDED, event.message
                 self.why.clear()
                 self._absent.clear()
             case "control" if subject == "run" and event.message.startswith("paused"):
                 self.phase = Phase.PAUSED if self.phase is Phase.RUNNING else self.phase
+                self._go_on(event.time)
+                self.pauses.append((event.time, inf))
+                self._on_hold = event.message.endswith(_BEFORE)
             case "control" if subject == "run" and event.message == "goes on":
                 self.phase = Phase.RUNNING if self.phase is Phase.PAUSED else self.phase
+                self._go_on(event.time)
             case "cap":
                 self.cap_why[subject] = event.message
             case "back" | "joins":
@@ -91,3 +110,7 @@ class Events:
                     self.left.add(subject)
                 if kind == "absent":  # told before a start begins to generate
                     self._absent.add(subject)
+
+    def _go_on(self, time: float) -> None:
+        if self.pauses and self.pauses[-1][1] == inf:
+            self.pauses[-1] = (self.pauses[-1][0], time)

@@ -3,10 +3,12 @@
 from collections import deque
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import msgspec
 import numpy as np
 
+from draftmill.watch.events import Events
 from draftmill.watch.figures import EngineFigures, Unread
 from draftmill.watch.tail import Tail
 
@@ -16,6 +18,9 @@ _FIT = 600  # samples that the speed of a step is fitted to
 _STEADY = 0.2  # of what runs, by which it may have changed since the sample before
 _SPREAD = 1.3  # between the lightest and the heaviest load: below, a line through them says nothing
 _POINTS = 1500  # of the timeline at most: then every second one is dropped
+_OLD, _LATE, _LOOKS = 12.0, 2.2, 30  # seconds, usual steps and how many of them: a sample is old by then
+_RARE = 25.0  # the same where nobody knows how often they come, every 10 s at most
+_STANDS = 10.0  # seconds without work after which nothing is generated: one step of a slow server takes a few
 _SHOWN = 60  # points of an engine's history in its figures
 
 
@@ -104,28 +109,22 @@ class EngineLoad:
         self._samples: deque[tuple[float, Sample]] = deque()
         self._loads: deque[tuple[int, float]] = deque(maxlen=_FIT)
         self._told = 0.0  # when it last told how much it generated
+        self._kept = 0.0  # tokens that it told since, too few to be all
+        self._moved = 0.0  # when it was seen to work last
         self._work: float | None = None
 
     def add(self, time: float, load: Sample | None) -> Sample | None:
         """One sample, None where it did not answer. Returns it as it is to be understood.
 
-        llama.cpp counts an answer's tokens when it ends: while it works and tells of none its rate is unknown, and
-        what it tells next was generated since it told of some last.
+        llama.cpp counts an answer's tokens when it ends: while it works and tells of none, or of fewer than it has
+        answers under way, its rate is unknown, and what it tells next was generated since it told of enough last.
         """
         before, self.time = self.time, time
         ran = self.last.running if self.last else 0
-        rate = load.generation_rate if load else None
-        if rate is None:
-            self._told = time  # a first look at it
-        if load is not None and rate is not None:
-            works = load.work is not None and self._work is not None and load.work > self._work
-            if works and not rate:
-                load = msgspec.structs.replace(load, generation_rate=None)
-            else:
-                if works and before > self._told:
-                    spread = (time - before) / (time - self._told)
-                    load = msgspec.structs.replace(load, generation_rate=rate * spread)
-                self._told = time
+        if load is None or load.generation_rate is None:
+            self._told, self._kept = time, 0.0  # a first look at it, or no answer
+        else:
+            load = self._understood(load, load.generation_rate * (time - before), time, before)
         self.last = load
         if load is None:
             return None
@@ -138,15 +137,31 @@ class EngineLoad:
             self._loads.append((load.running, load.generation_rate))
         return load
 
+    def _understood(self, load: Sample, tokens: float, time: float, before: float) -> Sample:
+        """The sample with the rate that is known by it; ``tokens`` are those that were told since the one before."""
+        works = load.work is not None and self._work is not None and load.work > self._work
+        if works or self._work is None:
+            self._moved = time
+        stands = load.work is None or not load.running or time - self._moved >= _STANDS
+        self._kept += tokens
+        if self._kept < max(1, load.running) and (works or not stands):
+            return msgspec.structs.replace(load, generation_rate=None)
+        if (works or not stands) and before > self._told:
+            load = msgspec.structs.replace(load, generation_rate=self._kept / (time - self._told))
+        self._told, self._kept = time, 0.0
+        return load
+
     def figures(self, why: str = "", cap_why: str = "") -> EngineFigures:
         load = self.last
         base, each = self._fit()
-        rates = [s.generation_rate for _, s in self._samples if s.generation_rate is not None]
+        late = any(s.generation_rate is None and s.running for _, s in self._samples)  # then idle looks are no rate
+        known = [(s, s.generation_rate) for _, s in self._samples if s.generation_rate is not None]
+        rates = [rate for s, rate in known if rate or s.running or not late]
         step = max(1, len(self._samples) // _SHOWN)
         return EngineFigures(
             name=self.name,
             source=self.source,
-            time=self.time,
+            time=self._samples[-1][0] if self._samples else self.time,
             state=self.state,
             why=why,
             running=load.running if load else None,
@@ -189,10 +204,15 @@ class EngineLoad:
 
 
 class Loads:
-    """All of ``load.jsonl`` up to now. ``marks`` are the run's own counts of the last start, by dataset."""
+    """All of ``load.jsonl`` up to now. ``marks`` are the run's own counts of the last start, by dataset.
 
-    def __init__(self, path: Path) -> None:
+    ``events`` tell when each start began, which what it has done does not where the one before had not one token yet,
+    and when the run was paused: time in which nothing was in flight then is no time of generating.
+    """
+
+    def __init__(self, path: Path, events: Events | None = None) -> None:
         self._path = path
+        self._events = events or Events(path.with_name("events.jsonl"))
         self._decode = msgspec.json.Decoder(_Line).decode
         self._begin()
 
@@ -203,9 +223,11 @@ class Loads:
         self.marks: deque[tuple[float, dict[str, Done]]] = deque()
         self.first: tuple[float, dict[str, Done]] | None = None  # of the last start
         self.last = 0.0
-        self.seconds = 0.0  # of all earlier starts together
+        self.idle = 0.0  # seconds of the last start that were none of generating
+        self.seconds = 0.0  # of all earlier starts together, without those
         self.earlier: dict[str, int] = {}  # tokens of earlier starts
         self._now: dict[str, Done] = {}
+        self._idled = False
         self._round: dict[str, _Line] = {}
         self.unread: list[Unread] = []
         self._bad = (0, 0, "")
@@ -238,20 +260,52 @@ class Loads:
         else:
             raise msgspec.ValidationError("neither of an engine nor of the run")
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which the newest sample is not what is now, by how often they come; a slow one waits."""
+        steps = [after - before for (before, _), (after, _) in pairwise(self.marks)]
+        return max(_OLD, _LATE * median(steps[-_LOOKS:])) if steps else _RARE
+
+    def progress(self, weights: dict[str, float]) -> list[tuple[float, float]]:
+        """(time, tokens) of the last start, each dataset's as heavy as it weighs, with the time left out in which it
+        was idle."""
+        since = self.first[0] if self.first else 0.0
+        points = [p for p in self.timeline.points if p.time >= since]
+        idle, found = 0.0, []
+        for before, point in zip(points[:1] + points, points, strict=False):
+            idle += 0.0 if before.in_flight else self._events.paused(before.time, point.time)
+            tokens = sum(weights.get(name, 1.0) * number for name, number in point.tokens.items())
+            found.append((point.time - idle, tokens))
+        return found
+
     def _mark(self, time: float, done: dict[str, Done]) -> None:
-        if any(done.get(name, Done()).tokens < before.tokens for name, before in self._now.items()) or not self.first:
+        fell = any(done.get(name, Done()).tokens < before.tokens for name, before in self._now.items())
+        if self.first is None or fell or any(self.first[0] < at <= time for at in self._events.begun):
             self._next_start(time, done)
+        self._idle(time)
         self._now = done
         self.marks.append((time, done))
         while self.marks[0][0] < time - _RECENT - 30:
             self.marks.popleft()
 
+    def _idle(self, time: float) -> None:
+        """Leave out the time since the mark before where it was idle: rates of the last minutes begin behind it."""
+        if not self.marks:
+            return
+        before = self.marks[-1]
+        flying = any(e.in_flight for e in self.engines.values())
+        idle = 0.0 if flying else self._events.paused(before[0], time)
+        self.idle += idle
+        if self._idled and not idle:
+            self.marks = deque([before])
+        self._idled = idle > 0
+
     def _next_start(self, time: float, done: dict[str, Done]) -> None:
         for name, before in self._now.items():
             self.earlier[name] = self.earlier.get(name, 0) + before.tokens
         if self.first:
-            self.seconds += self.marks[-1][0] - self.first[0]
-        self.first = (time, done)
+            self.seconds += self.marks[-1][0] - self.first[0] - self.idle
+        self.first, self.idle, self._idled = (time, done), 0.0, False
         self.marks.clear()
         self.engines.clear()
 

@@ -38,9 +38,12 @@ def overview(run: RunFigures, findings: Sequence[Finding], width: int) -> Render
 
 def head(run: RunFigures) -> Text:
     """``runs/kimi  running for 2h05m, seen 2 s ago``."""
-    line = Text.assemble((run.path, "bold"), "  ", (run.phase.value, _PHASES.get(run.phase, "")))
+    phase = Phase.RUNNING if run.started and run.phase is Phase.PAUSED else run.phase  # the time is that of both
+    line = Text.assemble((run.path, "bold"), "  ", (phase.value, _PHASES.get(phase, "")))
     if run.started and run.phase in (Phase.RUNNING, Phase.PAUSED):
         line.append(f" for {duration(run.time - run.started)}")
+    if phase is not run.phase:
+        line.append(", paused", style=_PHASES[Phase.PAUSED])
     if run.seen:
         line.append(f", last seen {duration(max(0.0, run.time - run.seen))} ago", style="dim")
     return line
@@ -118,6 +121,8 @@ def summary(run: RunFigures) -> Group:
     on = run.phase not in (Phase.ENDED, Phase.GONE, Phase.FILES)
     here = _rates(total.rates)
     servers = f"; the servers say {count(run.server_rate)}" if run.server_rate is not None else ""
+    if not servers and any(e.running for e in run.engines):
+        servers = "; the servers say –"
     lines.append(_line("tok/s", (here or f"not known{' yet' if on else ''}") + servers))
     if total.lengths:
         n = total.lengths

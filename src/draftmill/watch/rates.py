@@ -34,11 +34,13 @@ def rates(name: str, loads: Loads, marks: Marks, now: float, generated: int) -> 
     """A dataset's rates. The run's own counts come first; those of the watcher fill the gaps."""
     own = deque((t, done[name]) for t, done in loads.marks if name in done)
     fresh = bool(own) and now - own[-1][0] < LONG
-    short = _rate(marks.over(SHORT), SHORT / 2) or (_rate(_window(own, SHORT)) if fresh else None)
-    long = (_rate(_window(own, LONG)) if fresh else None) or _rate(marks.over(LONG))
+    now_known = bool(own) and now - own[-1][0] <= loads.patience
+    short = _rate(marks.over(SHORT), SHORT / 2) or (_rate(_window(own, SHORT)) if now_known else None)
+    long = _rate(_window(own, LONG)) if fresh else _rate(marks.over(LONG))
     since, done = 0.0, Done()  # this start's seconds, and what it did in them
     if loads.first and own:
-        since, done = own[-1][0] - loads.first[0], _less(own[-1][1], loads.first[1].get(name, Done()))
+        since = own[-1][0] - loads.first[0] - loads.idle
+        done = _less(own[-1][1], loads.first[1].get(name, Done()))
     start, seconds = _rate((since, done)), loads.seconds + since
     tokens = loads.earlier.get(name, 0) + done.tokens or generated  # where all answers came after the last count
     run = tokens / seconds if tokens and seconds >= _WARM else None

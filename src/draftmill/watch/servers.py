@@ -12,7 +12,6 @@ from draftmill.watch.loads import Loads
 from draftmill.watch.serverlog import ServerLog
 
 _SILENT = 60.0  # seconds behind the newest sample after which an engine is no longer in the run
-_OLD = 25.0  # seconds after which a sample is not what an engine does now; they come every 10 s at most
 _QUIET = 60.0  # the same of a line of a server's log, which writes none while nothing is decoded
 
 
@@ -34,7 +33,7 @@ def figures(
             continue
         engine.slots = engine.slots or slots.get(name)
         figures = engine.figures(events.why.get(name, ""), events.cap_why.get(name, ""))
-        if now - engine.time > _OLD:
+        if now - engine.time > loads.patience:
             figures = _old(figures)
         shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
     named = {e.name for e in shown}

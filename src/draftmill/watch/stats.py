@@ -60,8 +60,8 @@ class RunWatch:
         if not path.is_dir():
             raise StorageError(f"{path}: no run lies there", "give the folder that `draftmill run` named")
         self.folder = _opened(path)
-        self.loads = Loads(self.folder.load)
         self.events = Events(self.folder.events)
+        self.loads = Loads(self.folder.load, self.events)
         self.datasets: dict[str, DatasetWatch] = {}
         self.recipe: Recipe | None = None
         self._now = now
@@ -78,8 +78,8 @@ class RunWatch:
         """Read what came since the last look."""
         self._read_settings()
         self._find_datasets()
+        self.events.refresh()  # first: the samples are understood by them
         self.loads.refresh()
-        self.events.refresh()
         now = self._now()
         for name, dataset in self.datasets.items():
             dataset.refresh()
@@ -161,7 +161,7 @@ class RunWatch:
             datasets = [msgspec.structs.replace(d, rates=over(d.rates)) for d in datasets]
         rates_now = [e.rate for e in engines if e.rate is not None and now - (e.time or 0) < _SILENT]
         total = together([(d, self.datasets[d.name]) for d in datasets])
-        if phase in (Phase.RUNNING, Phase.PAUSED):
+        if phase is Phase.RUNNING:
             datasets, total = self._foreseen(datasets, total, engines, now)
         recent = sorted((r for d in self.datasets.values() for r in d.recent()[:10]), key=lambda r: -r.offset)
         return RunFigures(
@@ -197,17 +197,12 @@ class RunWatch:
         last = self.loads.marks[-1] if self.loads.marks and now - self.loads.marks[-1][0] < _SILENT else None
         done = last[1] if last else {}
         work = [self._work(d, done.get(d.name, Done())) for d in datasets]
-        since = self.loads.first[0] if self.loads.first else 0.0
-        weights = eta.weights(work, engines)
-        progress = [
-            (p.time, sum(weights.get(name, 1.0) * tokens for name, tokens in p.tokens.items()))
-            for p in self.loads.timeline.points
-            if p.time >= since
-        ]
+        progress = self.loads.progress(eta.weights(work, engines))
         together = self.recipe is None or self.recipe.order == "together"
         pace = eta.pace(progress, eta.settling(work, engines))
         whole = eta.foresee(work, engines, pace, together=together, since=now - last[0] if last else 0.0)
-        each = [msgspec.structs.replace(w.figures, eta=eta.alone(w, w.figures.rates.last_5min)) for w in work]
+        alone = [eta.alone(w, w.figures.rates.last_5min) if pace else None for w in work]
+        each = [msgspec.structs.replace(w.figures, eta=left) for w, left in zip(work, alone, strict=True)]
         return each, msgspec.structs.replace(total, eta=whole)
 
     def _work(self, figures: DatasetFigures, done: Done) -> eta.Work:
@@ -255,7 +250,7 @@ class RunWatch:
         if held or (held is None and not silent):
             return phase
         if phase is Phase.PREPARING:  # `draftmill prepare`, or a start that found nothing to do
-            return Phase.ENDED if self.events.starts or settled else Phase.NEW
+            return Phase.ENDED if self.events.begun or settled else Phase.NEW
         return Phase.GONE
 
     def _seen(self) -> float | None:
