@@ -92,7 +92,7 @@ def test_a_server_that_is_killed_comes_back_at_its_port(small_model: Path, tmp_p
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
 def test_a_death_of_memory_is_followed_by_less(small_model: Path, tmp_path: Path) -> None:
-    """2,880 MB of KV cache do not fit under the limit, beside the address space of llama.cpp's threads; half of it does:
+    """2,880 MB of KV cache do not fit under the limit, beside the address space of llama.cpp's threads; half does:
     with one arena of malloc for all threads, since how many they would make is chance."""
     limited = ("env", "MALLOC_ARENA_MAX=1", "prlimit", "--as=7000000000", *SERVER)
     planned = launch(small_model, context=8192, slots=16, command=limited)
