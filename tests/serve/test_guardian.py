@@ -59,10 +59,12 @@ def test_nothing_outlives_a_server(tmp_path: Path, number: int | None) -> None:
 # what draftmill does around a server, as a process that can be killed
 OWNER = textwrap.dedent(
     """
-    import asyncio, sys
+    import asyncio, signal, sys
     from pathlib import Path
     from draftmill.capacity.launch import Invocation
     from draftmill.serve.child import Child
+
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
 
     async def main():
         child = await Child.start(Invocation(tuple(sys.argv[2:])), Path(sys.argv[1]), grace=0.2)

@@ -416,12 +416,19 @@ def test_the_folder_of_one_dataset(tmp_path: Path) -> None:
         watch(folder.dataset("d").path)
 
 
-def test_a_paused_run_is_told_as_one_and_has_no_end(tmp_path: Path) -> None:
-    folder = begin(tmp_path, {"name": "d", "prompts": 600})
+def generating(path: Path, seconds: int) -> RunFolder:
+    """A run that has done 20 tokens a second for so long."""
+    folder = begin(path, {"name": "d", "prompts": 600})
     append(folder.dataset("d").journal, *(completion(n, 100) for n in range(20)))
-    append(folder.events, event(NOW - 100, "milling"))
-    for at in range(-100, 1, 10):
-        append(folder.load, done(NOW + at, d=(1, 0, 2000 + 20 * at, 0)), load(NOW + at, generation_rate=20.0))
+    append(folder.events, event(NOW - seconds, "milling"))
+    for at in range(0, seconds + 1, 10):
+        time = NOW - seconds + at
+        append(folder.load, done(time, d=(1, 0, 20 * at, 0)), load(time, generation_rate=20.0))
+    return folder
+
+
+def test_a_paused_run_is_told_as_one_and_has_no_end(tmp_path: Path) -> None:
+    folder = generating(tmp_path, 100)
     figures = watch(folder).refresh()
     assert figures.total.eta and only(figures).eta
     append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
@@ -431,12 +438,7 @@ def test_a_paused_run_is_told_as_one_and_has_no_end(tmp_path: Path) -> None:
 
 
 def test_no_end_is_told_in_the_first_minute_of_datasets_neither(tmp_path: Path) -> None:
-    folder = begin(tmp_path, {"name": "d", "prompts": 600})
-    append(folder.dataset("d").journal, *(completion(n, 100) for n in range(20)))
-    append(folder.events, event(NOW - 50, "milling"))
-    for at in range(-50, 1, 10):
-        append(folder.load, done(NOW + at, d=(1, 0, 1000 + 20 * at, 0)), load(NOW + at, generation_rate=20.0))
-    dataset = only(watch(folder).refresh())
+    dataset = only(watch(generating(tmp_path, 50)).refresh())
     assert dataset.rates.last_5min == 20.0 and dataset.eta is None
 
 
