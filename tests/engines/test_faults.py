@@ -168,6 +168,11 @@ def test_exception(error: Exception, fault: type[EngineError]) -> None:
     assert "secret" not in found.message
 
 
+def test_a_server_that_listens_and_hangs_is_told_with_what_to_do() -> None:
+    found = faults.of_exception(NAME, TimeoutError())
+    assert (found.message, "start it again" in found.advice) == (f"{NAME}: no answer in time", True)
+
+
 class Shape(msgspec.Struct):
     tokens: list[int]
 

@@ -96,7 +96,7 @@ def of_exception(name: str, error: Exception) -> EngineError:
             reason = error.os_error.strerror or str(error.os_error)
             return NotThere(f"no server answers at {name}: {reason}", "is it running, and is the URL right?")
         case TimeoutError():
-            return TransportFault(f"{name}: no answer in time")
+            return TransportFault(f"{name}: no answer in time", "does it hang? see its log; then start it again")
         case aiohttp.ServerDisconnectedError():
             return TransportFault(f"{name}: the server closed the connection without an answer")
         case aiohttp.ClientPayloadError():
