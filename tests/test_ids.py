@@ -1,6 +1,7 @@
 """Ids as text and as numbers."""
 
 import re
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -10,21 +11,30 @@ from hypothesis import strategies as st
 from draftmill import ids
 from draftmill.ids import GONE, Apart, encode
 
+Reader = Callable[[bytes], Sequence[int]]
 ANY = st.lists(st.integers(0, 2**32 - 1))
 SOME = ANY.filter(bool)
 
 
+@pytest.mark.parametrize("reader", [ids.read, ids.unread])
 @given(ANY)
-def test_are_read_as_they_stand_and_written_as_they_came(numbers: list[int]) -> None:
+def test_are_read_as_they_stand_and_written_as_they_came(reader: Reader, numbers: list[int]) -> None:
     for text in (msgspec.json.encode(numbers), str(numbers).encode()):
-        read = ids.read(text)
-        assert list(read) == numbers and len(read) == len(numbers)
-        assert msgspec.json.decode(encode({"ids": read})) == {"ids": numbers}
+        read = reader(text)
+        assert len(read) == len(numbers) and msgspec.json.decode(encode({"ids": read})) == {"ids": numbers}
+        assert list(read) == numbers and len(read) == len(numbers) and ids.are_ids(read)
 
 
+def test_what_nobody_looks_at_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "_parsed", pytest.fail)
+    read = ids.unread(b"[5,999999999]")
+    assert len(read) == 2 and ids.are_ids(read) and encode(read) == b"[5,999999999]"
+
+
+@pytest.mark.parametrize("reader", [ids.read, ids.unread])
 @given(SOME, st.data())
-def test_are_sequences_like_lists(numbers: list[int], data: st.DataObject) -> None:
-    read = ids.read(msgspec.json.encode(numbers))
+def test_are_sequences_like_lists(reader: Reader, numbers: list[int], data: st.DataObject) -> None:
+    read = reader(msgspec.json.encode(numbers))
     at = data.draw(st.integers(-len(numbers), len(numbers) - 1))
     assert read[at] == numbers[at] and read[at:] == numbers[at:] and read == numbers and read != numbers[1:]
 
@@ -33,8 +43,8 @@ def test_are_sequences_like_lists(numbers: list[int], data: st.DataObject) -> No
 def test_largest_and_first(numbers: list[int], token: int) -> None:
     packed = ids.packed(numbers)
     assert packed is not None
-    read = ids.read(msgspec.json.encode(numbers))
-    assert ids.largest(numbers, packed) == ids.largest(read, packed) == max(numbers)
+    for read in (numbers, ids.read(msgspec.json.encode(numbers)), ids.unread(msgspec.json.encode(numbers))):
+        assert ids.largest(read, packed) == max(numbers)
     assert ids.first(packed, numbers[-1]) == numbers.index(numbers[-1])
     assert ids.first(packed, token) == ([*numbers, token].index(token))
 
@@ -46,15 +56,17 @@ def test_nothing_stands_in_no_ids() -> None:
 
 @pytest.mark.parametrize("text", [b"null", b'"12"', b"[1.5]", b"[1e3]", b'["1"]', b"[[1]]", b"[1,null]", b"{}"])
 def test_what_is_no_list_of_whole_numbers_is_refused(text: bytes) -> None:
-    with pytest.raises(msgspec.ValidationError):
-        ids.read(text)
+    for reader in (ids.read, ids.unread):
+        with pytest.raises(msgspec.ValidationError):
+            reader(text)
 
 
 @pytest.mark.parametrize("numbers", [[-1], [1, 2**32], [1, 2**64], [10**30], [0, -(2**40), 5]])
 def test_numbers_that_are_no_ids_are_read_and_do_not_pack(numbers: list[int]) -> None:
-    read = ids.read(msgspec.json.encode(numbers) if max(numbers) < 2**64 else str(numbers).replace(" ", "").encode())
-    assert list(read) == numbers
-    assert ids.packed(read) is None
+    for reader in (ids.read, ids.unread):
+        read = reader(str(numbers).replace(" ", "").encode())
+        assert list(read) == numbers
+        assert ids.packed(read) is None and not ids.are_ids(read)
 
 
 class Reply(msgspec.Struct):

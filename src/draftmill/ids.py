@@ -13,24 +13,37 @@ import msgspec
 
 T = TypeVar("T")
 
-_PLAIN = (
-    b"0123456789,"  # of a list of ids without white space or signs: what else stands there is left to a real parser
-)
+_PLAIN = b"0123456789,"  # of a list of ids without white space or signs: all else is left to a real parser
 _MOST = 1 << 32
+_SHAPE = bytes(ord("0" if at in b"0123456789" else "," if at in b"," else "x") for at in range(256))
+_LARGE = b"0" * 10  # so many digits may be too large a number
 
 
 class Ids(Sequence[int]):
-    """A sequence of ids: ``packed``; and where they were read from JSON its ``text``, and the ``largest`` of them."""
+    """A sequence of ids: ``packed``; and where they were read from JSON its ``text``, and the ``largest`` of them.
 
-    __slots__ = ("largest", "packed", "text")
+    Of ids that were not looked at so far only the ``text`` and how many they are (``length``) is known.
+    """
 
-    def __init__(self, packed: "array[int]", text: bytes | None = None, largest: int | None = None) -> None:
-        self.packed = packed
+    __slots__ = ("_length", "_packed", "largest", "text")
+
+    def __init__(
+        self, packed: "array[int] | None", text: bytes | None = None, largest: int | None = None, length: int = 0
+    ) -> None:
+        self._packed = packed
+        self._length = length
         self.text = text
         self.largest = largest
 
+    @property
+    def packed(self) -> "array[int]":
+        if self._packed is None:
+            assert self.text is not None
+            self._packed, self.largest = _parsed(self.text)
+        return self._packed
+
     def __len__(self) -> int:
-        return len(self.packed)
+        return self._length if self._packed is None else len(self._packed)
 
     @overload
     def __getitem__(self, at: int) -> int: ...
@@ -55,13 +68,29 @@ def read(raw: bytes) -> Sequence[int]:
     """The ids of a JSON list. Raises msgspec.DecodeError for anything but a list of whole numbers."""
     inner = raw[1:-1]
     if raw[:1] == b"[" and inner and not inner.translate(None, _PLAIN):
-        import numpy as np  # for runs only: it would double the time that `draftmill --help` takes
-
-        with contextlib.suppress(ValueError):  # no JSON, says the parser below
-            numbers = np.fromstring(inner, np.uint64, sep=",")  # larger ones come out as the largest
-            if (most := int(np.maximum.reduce(numbers))) < _MOST:
-                return Ids(array("I", numbers.astype(np.uint32).tobytes()), raw, most)
+        with contextlib.suppress(ValueError):  # no JSON, says the parser below; or larger numbers
+            packed, most = _parsed(raw)
+            return Ids(packed, raw, most)
     return msgspec.json.decode(raw, type=list[int])
+
+
+def unread(raw: bytes) -> Sequence[int]:
+    """The ids of a JSON list that is known to be one, which are parsed only when somebody looks at them: to send them
+    and to write them down again takes their text."""
+    shape = raw[1:-1].translate(_SHAPE)
+    if raw[:1] == b"[" and shape and b"x" not in shape and _LARGE not in shape:
+        return Ids(None, raw, length=shape.count(b",") + 1)
+    return read(raw)
+
+
+def _parsed(raw: bytes) -> "tuple[array[int], int]":
+    """The ids of a list without white space or signs, and the largest. Raises ValueError where they are not such."""
+    import numpy as np  # for runs only: it would double the time that `draftmill --help` takes
+
+    numbers = np.fromstring(raw[1:-1], np.uint64, sep=",")  # larger ones come out as the largest
+    if (most := int(np.maximum.reduce(numbers))) >= _MOST:
+        raise ValueError(f"{most} is no id")
+    return array("I", numbers.astype(np.uint32).tobytes()), most
 
 
 GONE = msgspec.Raw(b"0")  # stands where a list was cut out
@@ -91,6 +120,11 @@ class Apart(Generic[T]):
 def text_of(raw: msgspec.Raw, apart: bytes) -> bytes:
     """The text of a list as it was decoded, where it may have been cut out."""
     return apart if apart and raw == GONE else bytes(raw)
+
+
+def are_ids(numbers: Sequence[int]) -> bool:
+    """Whether none of them is negative, or larger than any vocabulary."""
+    return isinstance(numbers, Ids) or packed(numbers) is not None
 
 
 def packed(ids: Sequence[int]) -> "array[int] | None":

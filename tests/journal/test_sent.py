@@ -10,10 +10,12 @@ def test_the_mark_is_what_the_next_start_finds(tmp_path: Path) -> None:
     assert mark.before == 0
     for position in (0, 4, 2):
         mark.reach(position)
+    mark.write()
     assert SentMark(tmp_path / "sent").before == 5  # although nobody closed it
     mark.close()
     again = SentMark(tmp_path / "sent")
     again.reach(3)
+    again.write()
     assert SentMark(tmp_path / "sent").before == 5
 
 
@@ -26,4 +28,5 @@ def test_a_mark_that_is_none_is_no_mark(tmp_path: Path, content: bytes) -> None:
 def test_a_disk_that_takes_no_mark_stops_nothing(tmp_path: Path) -> None:
     mark = SentMark(tmp_path / "gone" / "sent")
     mark.reach(1)
+    mark.write()
     mark.close()

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.engines.protocol import Identity, Load, Reply, Request
+from draftmill.engines.protocol import Identity, Load, OnIds, Reply, Request
 from draftmill.errors import (
     SetupFault,
     StorageError,
     TransportFault,
 )
+from draftmill.journal.sent import SentMark
 from draftmill.ledger.rows import rows
 from draftmill.ledger.standing import read_failures
 from draftmill.mill import load as loads
@@ -63,6 +64,26 @@ def test_a_line_that_a_kill_left_without_its_newline_is_not_asked_for_again(tmp_
     engine = ScriptedEngine()
     assert run.run(engine) is Ending.DONE and not engine.requests
     assert journal.read_bytes() == whole and run.standing().strays == 0
+
+
+class Killable(ScriptedEngine):
+    """Notes with every call what a kill at its very beginning would leave of how far was sent."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self._mark = mark
+        self.found: list[int] = []
+
+    async def generate(self, request: Request, on_ids: OnIds | None = None) -> Reply:
+        self.found.append(SentMark(self._mark).before)
+        return await super().generate(request, on_ids)
+
+
+def test_no_call_begins_before_the_mark_says_that_it_was_sent(tmp_path: Path) -> None:
+    run = Milled(tmp_path, {"a": prompts(20)})
+    engine = Killable(run.folder("a").sent)
+    assert run.run(engine) is Ending.DONE
+    assert all(before > number for number, before in enumerate(engine.found)) and engine.found[-1] == 20
 
 
 def test_another_engine_does_the_work_of_a_paused_one(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ def check_request(request: Request, vocab_size: int | None = None) -> str | None
     ids = request.prompt_ids
     if not ids:
         return "the prompt is empty"
-    if numbers.packed(ids) is None:
+    if not numbers.are_ids(ids):
         return f"the prompt holds the id {min(ids) if min(ids) < 0 else max(ids)}"
     if vocab_size is not None and max(ids) >= vocab_size:
         return f"the prompt holds the id {max(ids)}, beyond the vocabulary of {vocab_size}"

@@ -167,7 +167,7 @@ class Heads:
         line, number = self._file.readline(), position + 1
         try:
             head, apart = _head.decode(line)
-            prompt_ids = ids.read(ids.text_of(head.prompt_ids, apart))
+            prompt_ids = ids.unread(ids.text_of(head.prompt_ids, apart))
         except msgspec.DecodeError as error:
             raise _no_prompt(self._path, number, error) from None
         return PromptHead(

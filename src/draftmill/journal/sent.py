@@ -17,13 +17,16 @@ class SentMark:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
-        self._next = self.before = _read(path)
+        self._next = self._written = self.before = _read(path)
 
     def reach(self, position: int) -> None:
-        """This position is sent now."""
-        if position < self._next:
+        """This position is sent once the mark is written."""
+        self._next = max(self._next, position + 1)
+
+    def write(self) -> None:
+        if self._next == self._written:
             return
-        self._next = position + 1
+        self._written = self._next
         with suppress(OSError):
             if self._file is None:
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -34,12 +34,14 @@ class Asking:
     def call(self, lane: LaneQueue, seat: Seat, stream: Stream, work: Work, at_once: int) -> Call:
         """The call that goes on with a piece of work, beside ``at_once`` others. Its request's limit is 0 where nothing
         is left to be asked for: the limit was lowered below what is there already, or the context ends here."""
-        prompt, begun = work.prompt, work.begun
-        room, limit = seat.room(len(prompt.prompt_ids)), stream.limit_of(prompt)
+        prompt, begun, ids = work.prompt, work.begun, work.prompt.prompt_ids
+        room, limit = seat.room(len(ids)), stream.limit_of(prompt)
         self.clamped += room < limit
-        rest = min(limit - len(begun), seat.room(len(prompt.prompt_ids) + len(begun)))
+        if begun:
+            ids = [*ids, *begun]
+            room, limit = seat.room(len(ids)), limit - len(begun)
+        rest = min(limit, room)
         seed = redraw_seed(self._seed, prompt.id, prompt.turn) if work.redrawn and not begun else None
-        ids = [*prompt.prompt_ids, *begun] if begun else prompt.prompt_ids
         return Call(lane, seat, stream, work, self.request(seat, stream, prompt, ids, max(rest, 0), at_once, seed))
 
     def request(

@@ -218,6 +218,8 @@ class Loop:
                 seat.begin(self._outlook(seat, 0).growth)
             while self.stopping is None:
                 self._dispatch()
+                for stream in self.streams:
+                    stream.mark_sent()  # no call has begun yet: calls are tasks, which run while this one waits
                 if not self._calls and not self._pending():
                     break
                 self._check_progress()
@@ -247,20 +249,18 @@ class Loop:
     def _place(self, lane: LaneQueue, work: Work) -> bool:
         """Send a prompt to the least loaded engine. False where the engines that it fits have no place for it."""
         length = len(work.prompt.prompt_ids)
-        fitting = [seat for seat in self.seats if seat.room(length)]
-        free = [seat for seat in fitting if seat.free]
-        stream = self.streams[work.dataset]
+        free = [seat for seat in self.seats if seat.free and seat.room(length)]
         if work.prompt.fault:
-            self._returns.give_up(stream, work, "render", work.prompt.fault, None)
-        elif not fitting:
-            most = max(seat.identity.max_prompt or seat.identity.context or 0 for seat in self.seats)
-            reason = f"the prompt has {length} tokens, which leave no room for an answer; the engine takes {most}"
-            self._returns.give_up(stream, work, "too_long", reason, None)
-        elif not free:
+            self._returns.give_up(self.streams[work.dataset], work, "render", work.prompt.fault, None)
+        elif free:
+            self._send(lane, min(free, key=Seat.filled) if len(free) > 1 else free[0], work)
+        elif any(seat.room(length) for seat in self.seats):
             lane.later(work, _OTHER_SEAT_SECONDS)
             return False
         else:
-            self._send(lane, min(free, key=lambda seat: seat.in_flight / seat.ceiling), work)
+            most = max(seat.identity.max_prompt or seat.identity.context or 0 for seat in self.seats)
+            reason = f"the prompt has {length} tokens, which leave no room for an answer; the engine takes {most}"
+            self._returns.give_up(self.streams[work.dataset], work, "too_long", reason, None)
         return True
 
     def _dispatch_alone(self) -> None:

@@ -77,6 +77,10 @@ class Seat:
         """The most that may be in flight just now."""
         return min(int(self._ceiling), self._governed) if self.governor else int(self._ceiling)
 
+    def filled(self) -> float:
+        """Which share of what may be in flight is."""
+        return self.in_flight / self.ceiling
+
     def room(self, prompt_tokens: int) -> int:
         """The most tokens that it could generate behind a prompt of this length; 0 where the prompt does not fit."""
         identity = self.identity

@@ -199,9 +199,14 @@ class Stream:
             heads.close()
 
     def sent(self, position: int, limit: int) -> None:
-        """A prompt that ``next`` gave was handed to an engine just now, under this token limit."""
+        """A prompt that ``next`` gave was handed to an engine just now, under this token limit. Its call must not begin
+        before ``mark_sent``."""
         self._mark.reach(position)
         self._flights.sent(position, limit + self._before(position))
+
+    def mark_sent(self) -> None:
+        """Let the next start know how far this one has sent."""
+        self._mark.write()
 
     def partial(self, position: int, tokens: int) -> None:
         """Its answer has exactly so many tokens just now, whether it runs or will be sent again to be continued."""
