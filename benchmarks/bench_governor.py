@@ -1,4 +1,4 @@
-"""The governor against the best fixed concurrency, on four simulated servers in virtual time.
+"""The governor against the best fixed concurrency, on simulated servers in virtual time.
 
 Each server has an endless backlog of one kind of request. Measured is what it does from the 15th minute on: tokens a
 second, the share of them that is computed again after a retraction, and the requests that wait in its queue for each
@@ -6,7 +6,10 @@ that runs. A look at which more than a quarter of what runs waits is "sent" wher
 the others are those that the server threw back itself. "best" is the fixed concurrency of the sweep with the highest
 rate; "best at 1 %" the one among those that compute at most 1 % again. All figures are means over the seeds.
 
-Usage: bench_governor.py [HOURS] [SEEDS] [SERVER ...]   (2.5; 3; kv-bound compute-bound retraction-prone tiny)
+Long answers in a small KV cache are thrown back most. How many run at once decides how well chance evens out, so that
+server is there in three sizes.
+
+Usage: bench_governor.py [HOURS] [SEEDS] [SERVER ...]   (2.5; 3; the names of CASES)
 """
 
 import asyncio
@@ -46,14 +49,18 @@ class Case(NamedTuple):
         )
 
 
+def retraction_prone(kv_tokens: int, *sweep: int) -> Case:
+    return Case(ServerSpec(kv_tokens=kv_tokens), Lengths(3800.0), 200, 16_384, (4, *sweep))
+
+
 CASES = {
     "kv-bound": Case(ServerSpec(), Lengths(3800.0), 400, 10_240, (4, 40, 44, 48, 56, 72, 100, 150)),
     "compute-bound": Case(
         ServerSpec(kv_tokens=4_000_000, speed=Speed(0.01, 0.002)), Lengths(800.0), 300, 4096, (4, 32, 64, 128, 256, 512)
     ),
-    "retraction-prone": Case(
-        ServerSpec(kv_tokens=100_000), Lengths(3800.0), 200, 16_384, (4, 18, 20, 21, 22, 24, 28, 32, 40, 64)
-    ),
+    "retraction-prone": retraction_prone(100_000, 18, 20, 21, 22, 24, 28, 32, 40, 64),
+    "retraction-prone-160k": retraction_prone(160_000, 34, 36, 38, 42, 50, 64, 100),
+    "retraction-prone-300k": retraction_prone(300_000, 70, 80, 90, 110, 150, 200),
     "tiny": Case(
         ServerSpec(kv_tokens=8_000, speed=Speed(0.02, 0.001)), Lengths(400.0), 100, 1000, (4, 12, 14, 16, 20, 24, 32)
     ),
