@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -20,7 +20,7 @@ from draftmill.journal.prompts import read_texts
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
-from draftmill.ledger.rows import lost
+from draftmill.ledger.rows import lost, only_grew, refresh_rows
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
 from draftmill.mill.beginning import begin
@@ -216,6 +216,9 @@ class Run:
         )
         if missing := lost(folder, standing):
             self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
+        if not only_grew(folder):  # rows of lines that were taken out of it go before these are drawn again
+            with suppress(StorageError):  # told at the end, where rows are written
+                refresh_rows(folder, standing)
         return standing
 
     # milling
