@@ -120,7 +120,7 @@ def test_what_it_cannot_follow_is_refused_and_changes_nothing(recipe: Path) -> N
         refused = in_process("control", wrong)
         assert refused.returncode == 2 and f"{wrong}: no run has begun there" in refused.stderr
         exported = in_process("export", wrong)
-        assert exported.returncode == 1 and f"{wrong}: holds no run" in exported.stderr
+        assert exported.returncode == 2 and f"{wrong}: holds no run" in exported.stderr
 
 
 @pytest.mark.embedded

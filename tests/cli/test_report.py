@@ -46,7 +46,7 @@ def test_out(folder: RunFolder, tmp_path: Path) -> None:
 
 def test_bad_input(folder: RunFolder, tmp_path: Path) -> None:
     gone = in_process("report", tmp_path / "no")
-    assert gone.returncode == 1
+    assert gone.returncode == 2
     same = in_process("report", folder.path, "--out", tmp_path / "x.json")
     assert same.returncode == 2 and not (tmp_path / "x.json").exists()
     nowhere = in_process("report", folder.path, "--out", tmp_path / "no" / "x.html")

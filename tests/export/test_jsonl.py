@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from draftmill.errors import RunError, StorageError, UsageFault
+from draftmill.errors import StorageError, UsageFault
 from draftmill.export.jsonl import export_jsonl
 from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
@@ -105,7 +105,7 @@ def test_what_is_unknown_is_refused(run: Path, tmp_path: Path) -> None:
         export_jsonl(run, tmp_path / "rows.jsonl", only=("c",))
     with pytest.raises(UsageFault, match="no filter 'odd'; there is truncated"):
         export_jsonl(run, tmp_path / "rows.jsonl", drop=("odd",))
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(UsageFault, match="holds no run"):
         export_jsonl(tmp_path / "empty", tmp_path / "rows.jsonl")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from draftmill.errors import StorageError
+from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
 from draftmill.ledger.rows import refresh_rows
@@ -320,7 +320,7 @@ def test_figures_are_json(tmp_path: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no run lies there"):
+    with pytest.raises(UsageFault, match="no run lies there"):
         RunWatch(tmp_path / "nothing")
 
 
@@ -412,7 +412,7 @@ def test_the_folder_of_one_dataset(tmp_path: Path) -> None:
     assert text == "x"
     folder = begin(tmp_path / "run", {"name": "d"})
     append(folder.dataset("d").journal, completion(0))
-    with pytest.raises(StorageError, match="one dataset of a run"):
+    with pytest.raises(UsageFault, match="one dataset of a run"):
         watch(folder.dataset("d").path)
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from draftmill.cli.options import refuse_no_run
+
 if TYPE_CHECKING:
     from draftmill.watch.report.facts import Facts
 
@@ -35,6 +37,7 @@ def report(
     page = (out / "report.html" if out.is_dir() else out) if out else run / "report.html"
     if page.suffix == ".json":
         raise UsageFault(f"--out: {page} would be the JSON beside the page", "name the HTML file")
+    refuse_no_run(run)
     watch = RunWatch(run)
     facts = gather(watch, samples)
     for path, content in ((page.with_suffix(".json"), json_of(facts)), (page, page_of(facts))):

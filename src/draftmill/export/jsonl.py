@@ -37,8 +37,8 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
 
     They are those that its recipe still has, or ``only`` these.
 
-    Raises UsageFault for a target that must not be overwritten and for an unknown dataset or filter, RunError where
-    there is no run, or not one row, StorageError where a journal that rows were built of is gone.
+    Raises UsageFault where there is no run, for a target that must not be overwritten and for an unknown dataset or
+    filter, RunError where there is not one row, StorageError where a journal that rows were built of is gone.
     """
     _refuse_target(run, target)
     opened = open_run(run)

@@ -43,9 +43,9 @@ def verify_run(
 ) -> Verification:
     """Verify the rows of a run against themselves, its prompts and its journal. Takes no lock and changes nothing.
 
-    ``replay`` asks an engine about some of them. Raises UsageFault for an unknown dataset, RunError where there is no
-    run or no row, StorageError for files that cannot be read, an EngineError where the engine does not answer at the
-    start. One that fails later is a ``replay_fault``.
+    ``replay`` asks an engine about some of them. Raises UsageFault where there is no run or no such dataset, RunError
+    where there is no row, StorageError for files that cannot be read, an EngineError where the engine does not answer
+    at the start. One that fails later is a ``replay_fault``.
     """
     began = time.perf_counter()
     opened = open_run(path)
