@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from draftmill.journal.lock import locked
+from draftmill.ledger.control import paused_as
 from tests.cli.command import (
     KEY,
     command,
@@ -94,7 +95,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
             command("run", recipe, "--out", out), stderr=subprocess.PIPE, text=True, env=environment()
         ) as process,
     ):
-        wait(lambda: "paused: nothing new is sent, what is in flight goes on, as" in events())
+        wait(lambda: paused_as(out / "control.yaml") in events())
         journal = len(read_jsonl(out / "chat" / "raw_responses.jsonl"))
         spec = f'{{"{embedded_server.url}": false, "{twin}": {{"api_key_env": "{KEY}", "concurrency": 2}}}}'
         (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')

@@ -10,6 +10,7 @@ import pytest
 from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
+from draftmill.ledger.control import PAUSED
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
@@ -138,7 +139,7 @@ def test_a_run_in_progress(tmp_path: Path) -> None:
     ]
     append(folder.dataset("d").journal, completion(1, 9))
     assert watched.refresh().datasets[0].generated == 14
-    append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
+    append(folder.events, event(NOW, "control", "run", PAUSED))
     assert watched.refresh().phase is Phase.PAUSED
     append(folder.events, event(NOW, "ended", "run", "interrupted"))
     assert (watched.refresh().phase, watched.refresh().ending) == (Phase.ENDED, "interrupted")
@@ -431,7 +432,7 @@ def test_a_paused_run_is_told_as_one_and_has_no_end(tmp_path: Path) -> None:
     folder = generating(tmp_path, 100)
     figures = watch(folder).refresh()
     assert figures.total.eta and only(figures).eta
-    append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
+    append(folder.events, event(NOW, "control", "run", PAUSED))
     figures = watch(folder).refresh()
     assert figures.phase is Phase.PAUSED and not figures.total.eta and not only(figures).eta
     assert head(figures).plain == f"{tmp_path}  running for 1m40s, paused, last seen 0s ago"
