@@ -237,6 +237,7 @@ class Run:
                 self.recipe.engine_tolerance,
                 self.note,
                 self.folder.voices,
+                begun=any(files.journal.exists() and files.journal.stat().st_size for files in self.folder.begun()),
             ),
             tell=self.note,
             kept=self.folder.engines,
