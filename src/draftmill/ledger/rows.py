@@ -132,27 +132,33 @@ class Fresh:
         self._standing = standing
         self._stamp = _read_stamp(folder)
         self._same = only_grew(folder)
+        self._witness: bool | None = None
 
     def __iter__(self) -> Iterator[tuple[Row, bytes]]:
         with ExitStack() as stack:
-            before = Built(stack.enter_context(self._folder.rows.open("rb"))) if self._as_built() else None
+            before = Built(stack.enter_context(self._folder.rows.open("rb"))) if self._looks_built() else None
             for fresh, offset in _placed(self._folder, self._standing):
                 line = encode(fresh) + b"\n"
                 found = before.find(fresh, line) if before else b""
                 if found and found != line and not self._appended(offset):
                     at = parting(found, fresh)
-                    if at is not None:
+                    if at is not None and self._is_built():
                         self.changed, line = self.changed + 1, found
                         self.first = self.first or self._told(fresh, offset, at)
                 self.checksum = zlib.crc32(line, self.checksum)
                 yield fresh, line
 
-    def _as_built(self) -> bool:
-        """Whether the rows file holds what was built, and not what became of it."""
-        stamp, file = self._stamp, self._folder.rows
-        if stamp is None or not file.exists() or stamp.rows_digest != digest_of(file):
-            return False
-        return stamp.rows_checksum in (None, checksum_of(file))
+    def _looks_built(self) -> bool:
+        """Whether the rows file seems to hold what was built, and not what became of it."""
+        file = self._folder.rows
+        return self._stamp is not None and file.exists() and self._stamp.rows_digest == digest_of(file)
+
+    def _is_built(self) -> bool:
+        """Whether it does: all of it is read, once, and only where a row of it is to be a witness."""
+        if self._witness is None:
+            assert self._stamp is not None
+            self._witness = self._stamp.rows_checksum in (None, checksum_of(self._folder.rows))
+        return self._witness
 
     def _appended(self, offset: int | None) -> bool:
         assert self._stamp is not None
