@@ -1,5 +1,6 @@
 """The documents name what the code has: every key of a recipe, every field of a run's lines, every verb."""
 
+import inspect
 import re
 from pathlib import Path
 from typing import get_args
@@ -75,6 +76,17 @@ def test_every_word_of_the_markers() -> None:
 
 def test_every_concern() -> None:
     assert set(Concern) - {Concern.ALL} <= code_words("docs/run-folder.md")
+
+
+def test_what_every_verb_prints_as_json() -> None:
+    """And of those that have no such option, why."""
+    text = (ROOT / "docs/run-folder.md").read_text().partition("## What `--json` prints\n")[2].partition("\n## ")[0]
+    table, told = text.partition("\n`init`")[0], text.partition("\n`init`")[2]
+    named = {word for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for word in re.findall(r"`(\w+)`", row)}
+    callbacks = [command.callback for command in app.registered_commands if command.callback]
+    having = {call.__name__ for call in callbacks if "json" in inspect.signature(call).parameters}
+    assert named == having
+    assert {call.__name__ for call in callbacks} - having <= set(re.findall(r"`(\w+)`", "`init`" + told))
 
 
 def test_every_format() -> None:

@@ -258,4 +258,4 @@ def test_what_is_no_older_run_is_told(run: Path, tmp_path: Path, old: str, told:
     done = in_process("adopt", tmp_path / old, run)
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr
     done = in_process("adopt", tmp_path / "empty", tmp_path / "nowhere")
-    assert done.returncode == 1 and "holds no prepared run" in done.stderr
+    assert done.returncode == 2 and "holds no prepared run" in done.stderr

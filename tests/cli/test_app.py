@@ -51,6 +51,37 @@ def test_a_usage_fault_exits_2(args: tuple[str, ...]) -> None:
     assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("place", ["nowhere", "empty"])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("monitor", "RUN", "--once"),
+        ("monitor", "RUN", "--json"),
+        ("report", "RUN"),
+        ("control", "RUN"),
+        ("control", "RUN", "--pause"),
+        ("drift", "RUN"),
+        ("verify", "RUN"),
+        ("export", "RUN"),
+        ("adopt", "old", "RUN"),
+        ("adopt", "RUN", "RUN"),
+        ("diff", "RUN", "RUN"),
+        ("compare", "embedded", "embedded", "--prompts", "RUN"),
+        *((verb, "RUN") for verb in ("plan", "serve", "prepare", "run")),
+    ],
+    ids=" ".join,
+)
+def test_a_folder_without_a_run_is_a_usage_fault_of_every_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], place: str
+) -> None:
+    """And nothing is written there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    done = in_process(*(place if arg == "RUN" else arg for arg in args))
+    assert done.returncode == 2 and place in done.stderr, done.stdout + done.stderr
+    assert list(tmp_path.rglob("*")) == [tmp_path / "empty"]
+
+
 def test_the_version() -> None:
     assert draftmill("--version").stdout == f"draftmill {__version__}\n"
 

@@ -1,6 +1,7 @@
 """A run is steered while it is on, from another process."""
 
 import contextlib
+import json
 import socket
 import socketserver
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from draftmill.journal.lock import locked
+from draftmill.ledger.control import paused_as
 from tests.cli.command import (
     KEY,
     command,
@@ -25,6 +28,7 @@ from tests.cli.command import (
     write_recipe,
 )
 from tests.conftest import EmbeddedServer
+from tests.watch.folders import begin
 
 
 @pytest.fixture
@@ -91,7 +95,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
             command("run", recipe, "--out", out), stderr=subprocess.PIPE, text=True, env=environment()
         ) as process,
     ):
-        wait(lambda: "paused: nothing new is sent, what is in flight goes on, as" in events())
+        wait(lambda: paused_as(out / "control.yaml") in events())
         journal = len(read_jsonl(out / "chat" / "raw_responses.jsonl"))
         spec = f'{{"{embedded_server.url}": false, "{twin}": {{"api_key_env": "{KEY}", "concurrency": 2}}}}'
         (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')
@@ -120,7 +124,36 @@ def test_what_it_cannot_follow_is_refused_and_changes_nothing(recipe: Path) -> N
         refused = in_process("control", wrong)
         assert refused.returncode == 2 and f"{wrong}: no run has begun there" in refused.stderr
         exported = in_process("export", wrong)
-        assert exported.returncode == 1 and f"{wrong}: holds no run" in exported.stderr
+        assert exported.returncode == 2 and f"{wrong}: holds no run" in exported.stderr
+
+
+def test_what_holds_is_told_in_words_and_as_json(tmp_path: Path) -> None:
+    """Whether it is paused too, which an empty control file does not show."""
+    run = begin(tmp_path / "run", {"name": "chat"})
+    paused = in_process("control", run.path, "--pause", "--concurrency", "short=8")
+    assert "state      paused: nothing new is sent, until --resume" in paused.stdout
+    resumed = in_process("control", run.path, "--resume", "--json")
+    assert json.loads(resumed.stdout) == {
+        "run": str(run.path),
+        "on": False,
+        "pause": False,
+        "concurrency": {"short": 8},
+        "budgets": {},
+        "engines": {},
+    }
+    assert "state      not paused: prompts are sent" in resumed.stderr
+    with locked(run.lock):
+        shown = in_process("control", run.path, "--json")
+        assert json.loads(shown.stdout)["on"] and "is on and follows" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [("--pause", "--resume"), ("--engine", "http://h:1=4", "--no-engine", "http://h:1")], ids=" ".join
+)
+def test_wishes_that_contradict_each_other_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    run = begin(tmp_path / "run", {"name": "chat"})
+    done = in_process("control", run.path, *options)
+    assert done.returncode == 2 and "contradicts" in done.stderr and not run.control.exists()
 
 
 @pytest.mark.embedded

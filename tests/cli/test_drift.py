@@ -229,7 +229,7 @@ def test_a_folder_without_a_run_and_a_run_with_options_of_a_dataset(tmp_path: Pa
     )
     for model in ((), ("--model", tokenizer_folder)):
         empty = in_process("drift", tmp_path, *model)
-        assert empty.returncode == 1 and f"{tmp_path}: holds no run" in empty.stderr and "*.jsonl" in empty.stderr
+        assert empty.returncode == 2 and f"{tmp_path}: holds no run" in empty.stderr and "*.jsonl" in empty.stderr
         nowhere = in_process("drift", tmp_path / "nowhere.jsonl", *model)
         assert nowhere.returncode == 2 and "nowhere.jsonl: no such file or folder" in nowhere.stderr
     assert in_process("prepare", recipe, "--out", out).returncode == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from draftmill.journal.folder import RunFolder
+from draftmill.ledger.control import GOES_ON, PAUSED
 from draftmill.watch.monitor import Monitor
 from draftmill.watch.stats import RunWatch
 from tests.cli.command import command, draftmill, environment, questions, write_jsonl, write_recipe
@@ -55,7 +56,7 @@ def test_json(folder: RunFolder) -> None:
 
 def test_bad_input(tmp_path: Path) -> None:
     gone = draftmill("monitor", tmp_path / "no")
-    assert gone.returncode == 1 and "no run lies there" in gone.stderr
+    assert gone.returncode == 2 and "no run lies there" in gone.stderr
     log = draftmill("monitor", tmp_path, "--log", "http://e:1=nothing.log", "--once")
     assert log.returncode == 2 and "nothing.log: no log lies there" in log.stderr
 
@@ -118,10 +119,10 @@ def test_keys_act_on_a_real_run_within_two_seconds(server: str, tmp_path: Path, 
                 await app.workers.wait_for_complete()
                 took = []
                 for keys, sign in (
-                    (["p"], "paused: nothing new is sent"),
+                    (["p"], PAUSED),
                     (["b", *"chat=50k", "enter"], "budget: 100000 → 50000"),
                     (["c", *"short=2", "enter"], "lanes.short.concurrency"),
-                    (["p"], '"goes on"'),
+                    (["p"], GOES_ON),
                 ):
                     await pilot.press(*keys)
                     took.append(await asyncio.to_thread(wait, lambda sign=sign: sign in events(), 30))

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from draftmill.engines.llamacpp import LlamaCpp
 from draftmill.engines.protocol import Request
 from draftmill.recipe import Sampling
 from draftmill.render import tokenizer as tokenizers
+from draftmill.verify import judge
 from tests.cli.command import KEY, in_process, write_jsonl
 from tests.conftest import EmbeddedServer
 from tests.verify.test_corruptions import Clean, clean  # noqa: F401  a fixture of the session
@@ -79,16 +83,43 @@ def test_what_cannot_be_replayed(tmp_path: Path, args: list[str], said: str) -> 
     assert (done.returncode, said in told) == (2, True), done.stderr
 
 
-def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("http://127.0.0.1:9", "error: no server answers at http://127.0.0.1:9"),
+        ("nothing.gguf", "error: nothing.gguf: no such GGUF file"),
+    ],
+)
+def test_an_engine_that_is_not_there_is_told_before_any_row_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, said: str
+) -> None:
+    monkeypatch.setattr(judge, "some_rows", lambda file: pytest.fail(f"{file} was read"))
     rows = write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": [1, 2, 3], "loss_mask": [0, 1, 1]}])
-    done = in_process("verify", rows, "--replay", "http://127.0.0.1:9")
+    done = in_process("verify", rows, "--replay", engine)
+    assert done.returncode == 1 and done.stderr.startswith(said) and not done.stdout, done.stderr
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """A simulated SGLang server, which tells no likeliest ids."""
+    options = ["-m", "draftmill.engines.simulated", "--port", "0"]
+    with subprocess.Popen([sys.executable, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield f"http://{process.stdout.readline().split()[-1].removeprefix('http://')}"
+        process.terminate()
+
+
+def test_an_engine_that_fails_while_it_is_asked_takes_no_check_of_the_rows_away(tmp_path: Path, server: str) -> None:
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": [1, 2, 3], "loss_mask": [0, 1, 1]}])
+    done = in_process("verify", rows, "--replay", server)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: no server answers at http://127.0.0.1:9"), done.stderr
-    assert "checks " in done.stdout and "replay     failed: no server answers" in done.stdout
-    assert "the engine failed: no server answers" in done.stdout
-    found = json.loads(in_process("verify", rows, "--replay", "http://127.0.0.1:9", "--json").stdout)
+    said = f"{server}: it does not say which ids are the likeliest"
+    assert done.stderr.startswith(f"error: {said}"), done.stderr
+    assert "checks " in done.stdout and f"replay     failed: {said}" in done.stdout
+    assert f"the engine failed: {said}" in done.stdout
+    found = json.loads(in_process("verify", rows, "--replay", server, "--json").stdout)
     assert not found["passed"] and found["replay"] is None
-    assert found["replay_fault"]["message"].startswith("no server answers")
+    assert found["replay_fault"]["message"].startswith(said)
     assert {check["name"] for check in found["checks"]} >= {"mask-gap", "duplicate"}
 
 

@@ -44,9 +44,16 @@ def test_out(folder: RunFolder, tmp_path: Path) -> None:
     assert not (folder.path / "report.html").exists()
 
 
+def test_what_was_written_for_a_script(folder: RunFolder) -> None:
+    ran = in_process("report", folder.path, "--json")
+    said = json.loads(ran.stdout)
+    assert (said["page"], said["figures"]) == (f"{folder.path}/report.html", f"{folder.path}/report.json")
+    assert said["findings"][0]["message"] in ran.stderr and {n["what"] for n in said["not_known"]}
+
+
 def test_bad_input(folder: RunFolder, tmp_path: Path) -> None:
     gone = in_process("report", tmp_path / "no")
-    assert gone.returncode == 1
+    assert gone.returncode == 2
     same = in_process("report", folder.path, "--out", tmp_path / "x.json")
     assert same.returncode == 2 and not (tmp_path / "x.json").exists()
     nowhere = in_process("report", folder.path, "--out", tmp_path / "no" / "x.html")

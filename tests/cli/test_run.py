@@ -94,6 +94,26 @@ def test_a_second_run_does_nothing_and_an_export_takes_its_rows(recipe: Path) ->
     assert unknown.returncode == 2 and "no dataset 'nope'; there is chat, turns" in unknown.stderr
 
 
+def test_an_edited_answer_is_told_and_one_that_is_taken_out_is_drawn_again(recipe: Path) -> None:
+    out = recipe.parent / "run"
+    assert draftmill("run", recipe, "--out", out, "--only", "turns").returncode == 0
+    journal = out / "turns" / "raw_responses.jsonl"
+    whole = journal.read_bytes()
+    first, second, *others = read_jsonl(journal)
+    write_jsonl(journal, [first, second | {"output_ids": [5] * second["completion_tokens"]}, *others])
+    again = draftmill("run", recipe, "--out", out, "--only", "turns")
+    told = f"{journal}:2: was changed after the row of position {second['position']} had been built of it"
+    assert again.returncode == 1 and told in again.stdout, again.stdout + again.stderr
+    exported = draftmill("export", out, "--only", "turns")
+    assert exported.returncode == 1 and told in exported.stderr
+    assert draftmill("verify", out, "--only", "turns").returncode == 1
+
+    journal.write_bytes(whole.replace(whole.splitlines(keepends=True)[1], b""))
+    drawn = draftmill("run", recipe, "--out", out, "--only", "turns")
+    assert drawn.returncode == 0 and "are no longer in its journal" in drawn.stderr, drawn.stdout + drawn.stderr
+    assert len(read_jsonl(out / "turns" / "tokenized_data.jsonl")) == 6
+
+
 def test_a_limit_does_the_first_prompts_and_shows_one(recipe: Path) -> None:
     out = recipe.parent / "run"
     done = draftmill("run", recipe, "--out", out, "--limit", "3")

@@ -54,7 +54,7 @@ def test_figures_for_a_script(tmp_path: Path, tokenizer_folder: Path) -> None:
     ("args", "code", "said"),
     [
         (["nowhere"], 2, "nowhere: no such file or folder"),
-        (["."], 1, "holds no run"),
+        (["."], 2, "holds no run"),
         (["rows.csv"], 1, "is none of .jsonl"),
         (["empty.jsonl"], 1, "holds no row"),
         (["rows.csv", "--threshold", "lop=1"], 2, "did you mean loop?"),

@@ -8,7 +8,7 @@ import pytest
 
 from draftmill.compare.diff import Diff, diff
 from draftmill.compare.opened import open_run
-from draftmill.errors import RunError
+from draftmill.errors import UsageFault
 from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.settings import read_settings, write_settings
@@ -126,5 +126,5 @@ def test_shares_of_cut_and_failed_answers(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(UsageFault, match="holds no run"):
         open_run(tmp_path)

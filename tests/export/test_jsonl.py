@@ -1,9 +1,10 @@
+import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from draftmill.errors import RunError, StorageError, UsageFault
+from draftmill.errors import StorageError, UsageFault
 from draftmill.export.jsonl import export_jsonl
 from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
@@ -13,6 +14,7 @@ from draftmill.ledger.settings import merged, read_settings, settings_of, write_
 from draftmill.ledger.standing import load_standing
 from draftmill.recipe import Recipe
 from draftmill.records import Completion, Finish, Prompt
+from tests.cli.command import in_process
 
 NAMES = ("a", "b")
 
@@ -52,6 +54,19 @@ def test_all_counting_rows_in_one_file(run: Path, tmp_path: Path) -> None:
     found = rows(tmp_path / "out" / "rows.jsonl")
     assert [r["dataset"] for r in found] == ["a"] * 3 + ["b"] * 3
     assert all(r["input_ids"] == [5, 6, 7, 2] and r["loss_mask"] == [0, 0, 1, 1] for r in found)
+
+
+def test_figures_for_a_script(run: Path, tmp_path: Path) -> None:
+    done = in_process("export", run, "--to", tmp_path / "rows.jsonl", "--drop", "truncated", "--json")
+    assert json.loads(done.stdout) == {
+        "file": str(tmp_path / "rows.jsonl"),
+        "rows": {"a": 2, "b": 2},
+        "dropped": {"truncated": 2},
+        "tokens": 16,
+        "supervised": 8,
+        "notes": ["a: 1 prompt is still owed", "b: 1 prompt is still owed"],
+    }
+    assert "4 rows, 8 supervised tokens" in done.stderr
 
 
 def test_filters_apply_by_name_and_are_counted(run: Path, tmp_path: Path) -> None:
@@ -105,7 +120,7 @@ def test_what_is_unknown_is_refused(run: Path, tmp_path: Path) -> None:
         export_jsonl(run, tmp_path / "rows.jsonl", only=("c",))
     with pytest.raises(UsageFault, match="no filter 'odd'; there is truncated"):
         export_jsonl(run, tmp_path / "rows.jsonl", drop=("odd",))
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(UsageFault, match="holds no run"):
         export_jsonl(tmp_path / "empty", tmp_path / "rows.jsonl")
 
 

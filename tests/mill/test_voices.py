@@ -39,9 +39,9 @@ class Speaker(ScriptedEngine):
 class Room:
     """Voices, and what they told."""
 
-    def __init__(self, tolerance: float = TOLERANCE, kept: Path | None = None) -> None:
+    def __init__(self, tolerance: float = TOLERANCE, kept: Path | None = None, *, begun: bool = True) -> None:
         self.told: list[tuple[str, str, str]] = []
-        self.voices = Voices(ASKED, tolerance, lambda *what: self.told.append(what), kept)
+        self.voices = Voices(ASKED, tolerance, lambda *what: self.told.append(what), kept, begun=begun)
 
     def compare(self, *engines: Engine) -> None:
         asyncio.run(self.voices.compare(engines))
@@ -82,12 +82,45 @@ def test_every_start_is_recorded_and_asks_the_same(tmp_path: Path) -> None:
     kept = tmp_path / "voices.json"
     Room(kept=kept).compare(Speaker("a"))
     Room(kept=kept).compare(Speaker("a", 0.0005))  # the same, as far as servers are
-    Room(kept=kept).compare(Speaker("a", math.nan))
+    with pytest.raises(RunError, match="nan nats"):
+        Room(kept=kept).compare(Speaker("a", math.nan))
     later = Voices([Passage([9, 8], 1)], TOLERANCE, lambda *_: None, kept)  # of another version of this program
     asyncio.run(later.compare([Speaker("a", 0.05)]))
     recorded = read_voices(kept)
     assert recorded.passages == ASKED
     assert [voice.said[0] for voice in recorded.voices] == [-2.0, -1.95]
+
+
+def test_a_start_with_other_weights_than_earlier_starts_is_refused(tmp_path: Path) -> None:
+    kept = tmp_path / "voices.json"
+    Room(kept=kept).compare(Speaker("a"), Speaker("b", 0.01))
+    before = kept.read_bytes()
+    for name, who in (("a", "it"), ("c", "a")):
+        with pytest.raises(RunError) as caught:
+            Room(kept=kept).compare(Speaker(name, 0.5))
+        what = f"{name} does not serve the weights that {who} served at an earlier start: they differ by 0.500 nats"
+        assert caught.value.message.startswith(what) and "engine_tolerance" in caught.value.advice
+    assert kept.read_bytes() == before
+    same = Room(kept=kept)
+    same.compare(Speaker("a", 0.02))
+    assert same.told == [("weights", "a", "the same as those of earlier starts, within 0.0200 nats")]
+    Room(0.6, kept).compare(Speaker("a", 0.5))  # the tolerance is the user's
+
+
+def test_an_engine_that_could_not_be_heard_at_the_start_is_held_against_earlier_starts(tmp_path: Path) -> None:
+    Room(kept=tmp_path / "voices.json").compare(Speaker("a"))
+    room, late = Room(kept=tmp_path / "voices.json"), Speaker("a", 0.5, TransportFault("gone"))
+    room.compare(late)
+    late.fault = None
+    assert "not the weights of a before" in room.again(late)
+
+
+def test_starts_that_gave_no_answer_bind_no_later_one(tmp_path: Path) -> None:
+    """Somebody began with the wrong server, and saw it."""
+    kept = tmp_path / "voices.json"
+    Room(kept=kept).compare(Speaker("wrong", 0.5))
+    Room(kept=kept, begun=False).compare(Speaker("right"))
+    assert [voice.engine for voice in read_voices(kept).voices] == ["right"]
 
 
 def test_one_that_goes_before_it_was_heard_binds_those_that_come_later() -> None:

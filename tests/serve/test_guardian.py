@@ -8,12 +8,13 @@ import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from draftmill.capacity.launch import Invocation
 from draftmill.errors import ServerError
 from draftmill.serve.child import Child
-from draftmill.serve.guardian import Over
+from draftmill.serve.guardian import Begun, Order, Over
 from tests.serve.processes import alive, below, until
 
 # a server that leaves a child in its group and one in a session of its own, both deaf to SIGTERM, and tells their pids
@@ -54,6 +55,30 @@ def test_nothing_outlives_a_server(tmp_path: Path, number: int | None) -> None:
     over, server = asyncio.run(body())
     assert over == Over(-(number or signal.SIGTERM))
     assert not any(map(alive, [server, *pids(log)]))
+
+
+# a guardian whose signals nobody hears, as those to a server that hangs in a driver
+DEAF = textwrap.dedent(
+    """
+    import os
+    from draftmill.serve import guardian
+    guardian._STUCK = guardian._ORPHANS = 0.1
+    os.kill = os.killpg = lambda *_: None
+    guardian.main()
+    """
+)
+
+
+def test_a_server_that_no_signal_ends_is_told_and_not_waited_for() -> None:
+    words = (sys.executable, "-c", "import time; time.sleep(600)")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", DEAF], **pipes) as guardian:  # type: ignore[call-overload]
+        guardian.stdin.write(msgspec.json.encode(Order(words, os.devnull, grace=0.1)) + b"\n")
+        guardian.stdin.flush()
+        begun = msgspec.json.decode(guardian.stdout.readline(), type=Begun)
+        said, _ = guardian.communicate(timeout=30)  # closes its stdin
+    assert msgspec.json.decode(said, type=Over) == Over(-signal.SIGKILL, (begun.pid,))
+    until(lambda: not alive(begun.pid))  # the kernel's signal came through: this one was not really stuck
 
 
 # what draftmill does around a server, as a process that can be killed

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.ledger.control import GOES_ON, PAUSED, paused_as
 from draftmill.watch.events import Events
 from draftmill.watch.figures import Phase, Rates
 from draftmill.watch.loads import Done, EngineLoad, Loads, Point, Sample, Timeline
@@ -155,8 +156,8 @@ def test_a_start_after_one_that_had_no_token_is_another_one(tmp_path: Path) -> N
 def test_paused_time_is_none_of_generating(tmp_path: Path) -> None:
     """What was in flight ends first (10 s); then the run stands still, and goes on at the pace that it had."""
     path, events = tmp_path / "load.jsonl", Events(tmp_path / "events.jsonl")
-    append(tmp_path / "events.jsonl", event(NOW, "milling"), event(NOW + 100, "control", "run", "paused: nothing new"))
-    append(tmp_path / "events.jsonl", event(NOW + 1000, "control", "run", "goes on"))
+    append(tmp_path / "events.jsonl", event(NOW, "milling"), event(NOW + 100, "control", "run", PAUSED))
+    append(tmp_path / "events.jsonl", event(NOW + 1000, "control", "run", GOES_ON))
     tokens = 0
     for at in range(0, 1101, 10):
         idle = 110 <= at < 1000
@@ -174,14 +175,14 @@ def test_paused_time_is_none_of_generating(tmp_path: Path) -> None:
 def test_a_run_that_begins_paused_and_one_that_was_killed_so(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     events = Events(path)
-    append(path, event(NOW, "start"), event(NOW + 1, "control", "run", "paused: nothing new is sent, as c.yaml says"))
+    append(path, event(NOW, "start"), event(NOW + 1, "control", "run", paused_as(Path("c.yaml"))))
     append(path, event(NOW + 2, "milling"))
     events.refresh()
     assert events.phase is Phase.PAUSED and events.paused(NOW, NOW + 9) == 8.0
     append(path, event(NOW + 21, "milling"))
     events.refresh()
     assert events.phase is Phase.RUNNING and events.paused(NOW, NOW + 99) == 20.0
-    append(path, event(NOW + 30, "control", "run", "paused: nothing new is sent"), event(NOW + 40, "milling"))
+    append(path, event(NOW + 30, "control", "run", PAUSED), event(NOW + 40, "milling"))
     events.refresh()
     assert events.phase is Phase.RUNNING and events.paused(NOW + 25, NOW + 99) == 10.0
 

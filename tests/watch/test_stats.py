@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from draftmill.errors import StorageError
+from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
+from draftmill.ledger.control import PAUSED
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
@@ -138,7 +139,7 @@ def test_a_run_in_progress(tmp_path: Path) -> None:
     ]
     append(folder.dataset("d").journal, completion(1, 9))
     assert watched.refresh().datasets[0].generated == 14
-    append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
+    append(folder.events, event(NOW, "control", "run", PAUSED))
     assert watched.refresh().phase is Phase.PAUSED
     append(folder.events, event(NOW, "ended", "run", "interrupted"))
     assert (watched.refresh().phase, watched.refresh().ending) == (Phase.ENDED, "interrupted")
@@ -320,7 +321,7 @@ def test_figures_are_json(tmp_path: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no run lies there"):
+    with pytest.raises(UsageFault, match="no run lies there"):
         RunWatch(tmp_path / "nothing")
 
 
@@ -412,7 +413,7 @@ def test_the_folder_of_one_dataset(tmp_path: Path) -> None:
     assert text == "x"
     folder = begin(tmp_path / "run", {"name": "d"})
     append(folder.dataset("d").journal, completion(0))
-    with pytest.raises(StorageError, match="one dataset of a run"):
+    with pytest.raises(UsageFault, match="one dataset of a run"):
         watch(folder.dataset("d").path)
 
 
@@ -431,7 +432,7 @@ def test_a_paused_run_is_told_as_one_and_has_no_end(tmp_path: Path) -> None:
     folder = generating(tmp_path, 100)
     figures = watch(folder).refresh()
     assert figures.total.eta and only(figures).eta
-    append(folder.events, event(NOW, "control", "run", "paused: nothing new is sent"))
+    append(folder.events, event(NOW, "control", "run", PAUSED))
     figures = watch(folder).refresh()
     assert figures.phase is Phase.PAUSED and not figures.total.eta and not only(figures).eta
     assert head(figures).plain == f"{tmp_path}  running for 1m40s, paused, last seen 0s ago"

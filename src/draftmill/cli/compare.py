@@ -75,6 +75,9 @@ def compare(
     if prompts and (Path(prompts) / "run.yaml").exists():
         _refuse({"--model": model, "--template": template}, "a run has its own")
         target = _of_run(Path(prompts))
+    elif prompts and Path(prompts).is_dir():
+        advice = f"give the folder that `draftmill run` made, or files, for example {prompts.rstrip('/')}/*.jsonl"
+        raise UsageFault(f"--prompts {prompts}: holds no run (no run.yaml)", advice)
     else:
         _refuse({"--only": only}, "it names a dataset of a run")
         target = target_of(model or _usual(one, other), template or [], trusted=trust_remote_code)
@@ -192,7 +195,7 @@ def target_of(model: str, template: list[str], *, trusted: bool) -> _Target:
 
 
 def _of_run(path: Path) -> _Target:
-    from draftmill.errors import RunError
+    from draftmill.errors import UsageFault
     from draftmill.journal.folder import RunFolder
     from draftmill.ledger.settings import read_settings
     from draftmill.mill.target import own_tokenizer, resolve
@@ -203,7 +206,7 @@ def _of_run(path: Path) -> _Target:
     folder = RunFolder(path)
     settings = read_settings(folder)
     if settings is None:
-        raise RunError(f"{path}: holds no run", "give the folder that `draftmill run` made")
+        raise UsageFault(f"{path}: holds no run", "give the folder that `draftmill run` made")
     recipe = Recipe.model_validate(settings.recipe)
     tokenizer, template = own_tokenizer(folder, settings)
     gguf = resolve(recipe, Path()).gguf if recipe.model == SMALL_MODEL or recipe.model.endswith(".gguf") else None

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from draftmill.cli.options import Json
+
 if TYPE_CHECKING:
     from draftmill.recipe import Wish
 
 
 def control(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    pause: Annotated[
-        bool | None, typer.Option("--pause/--resume", help="Send nothing new; go on.", show_default=False)
-    ] = None,
+    pause: Annotated[bool, typer.Option("--pause", help="Send nothing new; what is in flight goes on.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Send again, after a --pause.")] = False,
     concurrency: Annotated[
         str | None, typer.Option(help="Requests at once, for every lane or by lane: 64, short=150,long=auto.")
     ] = None,
@@ -25,6 +26,7 @@ def control(
     ] = None,
     no_engine: Annotated[list[str] | None, typer.Option(help="Take this engine out: its URL; repeatable.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="First forget all that was changed before.")] = False,
+    json: Json = False,
 ) -> None:
     """Pause, resume and re-tune a run, add engines to it or take them out; without options: show what holds.
 
@@ -33,6 +35,8 @@ def control(
 
     Example: draftmill control runs/kimi --engine http://10.0.0.2:30000 --budget chat=12M
     """
+    import msgspec
+
     from draftmill.cli.console import label, result
     from draftmill.journal.folder import RunFolder
     from draftmill.journal.lock import is_held
@@ -40,17 +44,31 @@ def control(
     from draftmill.recipe import Control
 
     folder = RunFolder(run)
-    engines: dict[str, Wish] = dict.fromkeys(no_engine or (), False)
-    engines |= dict(map(_engine, engine or ()))
-    now, after = steer(folder, pause=pause, concurrency=concurrency, budget=budget, engines=engines, clear=clear)
+    wanted: dict[str, Wish] = dict(map(_engine, engine or ()))
+    unwanted: dict[str, Wish] = dict.fromkeys(no_engine or (), False)
+    if pause and resume:
+        raise typer.BadParameter("contradicts --pause", param_hint="--resume")
+    if both := wanted.keys() & unwanted.keys():
+        raise typer.BadParameter(f"contradicts --engine {min(both)}", param_hint="--no-engine")
+    now, after = steer(
+        folder,
+        pause=pause if pause or resume else None,
+        concurrency=concurrency,
+        budget=budget,
+        engines=unwanted | wanted,
+        clear=clear,
+    )
     held = is_held(folder.lock)
+    if json:
+        typer.echo(msgspec.json.encode({"run": str(run), "on": held, **now.model_dump(mode="json")}).decode())
     if not after.engines:
         label("control", "no engine is left: nothing is generated until one is put in", style="yellow")
-    with result():
+    with result(json=json):
         for line in now.text().splitlines():
             label("control", line)
         if now == Control():
             label("control", "nothing but what the recipe says")
+        label("state", "paused: nothing new is sent, until --resume" if now.pause else "not paused: prompts are sent")
         label(
             "run", "is on and follows within a second or two" if held else "is not on: this holds from its next start"
         )

@@ -142,11 +142,11 @@ def _show_example(example: "Example") -> None:
 
 def _refuse_no_data(data: str) -> None:
     """What is neither a run nor a dataset, before anything else is asked for."""
-    from draftmill.errors import RunError, UsageFault
+    from draftmill.errors import UsageFault
 
     if data and Path(data).is_dir():
         advice = f"give the folder that `draftmill run` made, or files, for example {data.rstrip('/')}/*.jsonl"
-        raise RunError(f"{data}: holds no run (no run.yaml)", advice)
+        raise UsageFault(f"{data}: holds no run (no run.yaml)", advice)
     if not data or not (data.startswith("hf:") or Path(data).expanduser().exists() or set(data) & set("*?[")):
         raise UsageFault(f"{data or repr(data)}: no such file or folder", "give a run's folder or a dataset")
 

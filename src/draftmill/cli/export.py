@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from draftmill.cli.options import Only
+from draftmill.cli.options import Json, Only
 
 
 def export(
@@ -14,11 +14,14 @@ def export(
     to: Annotated[Path | None, typer.Option(help="The file to write; RUN/export/rows.jsonl unless given.")] = None,
     only: Only = None,
     drop: Annotated[list[str] | None, typer.Option(help="Leave rows out by name: truncated. Repeatable.")] = None,
+    json: Json = False,
 ) -> None:
     """Write the rows that count, of all datasets of a run, for a trainer.
 
     Example: draftmill export runs/kimi --format jsonl --to data/kimi.jsonl
     """
+    import msgspec
+
     from draftmill.cli.console import count, label, many, result
     from draftmill.export.jsonl import export_jsonl, formats
 
@@ -28,7 +31,9 @@ def export(
     report = export_jsonl(run, target, only=tuple(only or ()), drop=tuple(drop or ()))
     for note in report.notes:
         label("incomplete", note, style="yellow")
-    with result():
+    if json:
+        typer.echo(msgspec.json.encode({"file": str(target), **msgspec.to_builtins(report)}).decode())
+    with result(json=json):
         for name, kept in report.rows.items():
             label(name, many(kept, "row"))
         for reason, dropped in report.dropped.items():

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from draftmill.cli.options import refuse_no_run
+
 if TYPE_CHECKING:
     from draftmill.watch.stats import RunWatch
 
@@ -42,6 +44,8 @@ def monitor(
         if not Path(path).is_file():
             raise UsageFault(f"{path}: no log lies there", "give the file that the server writes its output to")
         logs.append(ServerLog(Path(path), url.rstrip("/") or None))
+    if not logs:
+        refuse_no_run(run)
     watch = RunWatch(run, logs=logs)
     if json:
         typer.echo(_json(watch))

@@ -55,6 +55,17 @@ def overrides(
     )
 
 
+def refuse_no_run(run: Path) -> None:
+    """A watcher reads whatever it finds of a run, of other versions too. Raises UsageFault where there is nothing."""
+    from draftmill.errors import UsageFault
+    from draftmill.journal.folder import DatasetFolder, RunFolder
+
+    folder = RunFolder(run)
+    begun = (folder.settings, folder.lock, folder.events, DatasetFolder(run).journal)
+    if not any(file.exists() for file in begun) and not folder.begun():
+        raise UsageFault(f"{run}: no run lies there", "give the folder that `draftmill run` named")
+
+
 def run_folder(recipe: Path, out: Path | None) -> Path:
     """Where a recipe's run lies."""
     return out or Path("runs") / recipe.stem

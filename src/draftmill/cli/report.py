@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from draftmill.cli.options import Json, refuse_no_run
+
 if TYPE_CHECKING:
     from draftmill.watch.report.facts import Facts
 
@@ -17,6 +19,7 @@ def report(
     samples: Annotated[
         int, typer.Option(min=0, max=20, help="Decoded answers of each dataset; 0 to show no prompt and no answer.")
     ] = 2,
+    json: Json = False,
 ) -> None:
     """One HTML file of a run: what came, what it means, how it went, and samples. It needs no network and no script.
 
@@ -25,6 +28,8 @@ def report(
 
     Example: draftmill report runs/kimi --out kimi.html
     """
+    import msgspec
+
     from draftmill.cli.console import result
     from draftmill.errors import UsageFault
     from draftmill.journal.files import replacing
@@ -35,12 +40,16 @@ def report(
     page = (out / "report.html" if out.is_dir() else out) if out else run / "report.html"
     if page.suffix == ".json":
         raise UsageFault(f"--out: {page} would be the JSON beside the page", "name the HTML file")
+    refuse_no_run(run)
     watch = RunWatch(run)
     facts = gather(watch, samples)
     for path, content in ((page.with_suffix(".json"), json_of(facts)), (page, page_of(facts))):
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-    with result():
+    if json:
+        files = {"page": str(page), "figures": str(page.with_suffix(".json"))}
+        typer.echo(msgspec.json.encode({**files, "findings": facts.findings, "not_known": facts.not_known}).decode())
+    with result(json=json):
         _say(facts, page)
 
 

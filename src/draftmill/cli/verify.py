@@ -220,10 +220,10 @@ def _thresholds(given: list[str]) -> dict[str, float]:
 
 
 def _refuse_no_rows(data: Path, only: list[str] | None) -> None:
-    from draftmill.errors import RunError, UsageFault
+    from draftmill.errors import UsageFault
 
     if data.is_dir():
-        raise RunError(f"{data}: holds no run (no run.yaml)", "give the folder that `draftmill run` made, or a file")
+        raise UsageFault(f"{data}: holds no run (no run.yaml)", "give the folder that `draftmill run` made, or a file")
     if not data.exists():
         raise UsageFault(f"{data}: no such file or folder", "give a run's folder or a file of rows")
     if only:

@@ -83,7 +83,7 @@ _asked = msgspec.json.Decoder(Asked)
 
 
 def open_run(path: Path, only: tuple[str, ...] = ()) -> OpenedRun:
-    """Raises RunError where there is no run, StorageError for files that cannot be read."""
+    """Raises UsageFault where there is no run, StorageError for files that cannot be read."""
     run = ledger.open_run(path)
     chosen = [name for name in run.names if not only or name in only]
     datasets = {name: _dataset(run, name) for name in chosen}

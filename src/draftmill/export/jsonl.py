@@ -21,13 +21,15 @@ FILTERS = {"truncated": lambda row: row.finish_reason is Finish.LENGTH}
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """Rows written by dataset, rows left out by filter, and how many tokens the trainer will learn from.
+    """Rows written by dataset, rows left out by filter, how many tokens the rows hold, and how many of these
+    the trainer will learn from.
 
     ``notes`` say what is not as it should be: prompts still owed, lines of the journal that were not understood.
     """
 
     rows: dict[str, int]
     dropped: dict[str, int]
+    tokens: int
     supervised: int
     notes: list[str]
 
@@ -37,8 +39,8 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
 
     They are those that its recipe still has, or ``only`` these.
 
-    Raises UsageFault for a target that must not be overwritten and for an unknown dataset or filter, RunError where
-    there is no run, or not one row, StorageError where a journal that rows were built of is gone.
+    Raises UsageFault where there is no run, for a target that must not be overwritten and for an unknown dataset or
+    filter, RunError where there is not one row, StorageError where a journal that rows were built of is gone.
     """
     _refuse_target(run, target)
     opened = open_run(run)
@@ -53,7 +55,7 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
         for name in opened.settings.left_out
         if name in opened.names and not only
     ]
-    supervised = 0
+    tokens = supervised = 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -68,10 +70,11 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
                     continue
                 file.write(encode(row) + b"\n")
                 written[name] += 1
+                tokens += len(row.input_ids)
                 supervised += row.completion_tokens
         if not written:
             raise RunError(f"{run}: there is no row to export", "generate some first with `draftmill run`")
-    return Exported(dict(written), dict(dropped), supervised, notes)
+    return Exported(dict(written), dict(dropped), tokens, supervised, notes)
 
 
 def _refuse_target(run: Path, target: Path) -> None:

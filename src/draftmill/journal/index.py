@@ -236,12 +236,12 @@ def _changed(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_mtime_ns
 
 
-def digest_of(path: Path) -> str:
+def digest_of(path: Path, first: int | None = None) -> str:
     """A digest of a file that costs little however large it is: of all of a small one, of blocks all over a large one;
-    "" where there is none."""
+    "" where there is none. Of its ``first`` bytes where that is given."""
     try:
         with path.open("rb") as file:
-            return _digest(file, os.fstat(file.fileno()).st_size).hex()
+            return _digest(file, os.fstat(file.fileno()).st_size if first is None else first).hex()
     except FileNotFoundError:
         return ""
 

@@ -36,6 +36,7 @@ class UnknownLine(msgspec.Struct, frozen=True):
     reason: str
 
 
+_CHUNK = 1 << 20
 LARGEST = 1 << 32  # above every id, count and limit
 Natural = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST)]
 Id = TypeVar("Id")
@@ -149,6 +150,15 @@ def beginning_at(file: IO[bytes], offsets: list[int]) -> list[int]:
         if piece.continued <= len(ids):
             ids = ids[: piece.continued] + piece.output_ids
     return ids
+
+
+def line_at(path: Path, offset: int) -> int:
+    """The number of the line that starts at ``offset`` of a file."""
+    number = 1
+    with path.open("rb") as file:
+        while offset > 0 and (chunk := file.read(min(offset, _CHUNK))):
+            number, offset = number + chunk.count(b"\n"), offset - len(chunk)
+    return number
 
 
 def completion_at(file: IO[bytes], offset: int) -> Completion:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftmill.errors import RunError, UsageFault
+from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import WORTH
 from draftmill.ledger.settings import Settings, read_settings
@@ -42,11 +42,13 @@ class OpenedRun:
 
 
 def open_run(path: Path) -> OpenedRun:
-    """Raises RunError where there is no run, StorageError for settings that cannot be read."""
+    """Raises UsageFault where there is no run, StorageError for settings that cannot be read."""
     folder = RunFolder(path)
     settings = read_settings(folder)
     if settings is None:
-        raise RunError(f"{path}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made")
+        raise UsageFault(
+            f"{path}: holds no run (no {folder.settings.name})", "give the folder that `draftmill run` made"
+        )
     recipe = Recipe.model_validate(settings.recipe)
     names = [d.name for d in recipe.datasets if folder.dataset(d.name).prompts.exists()]
     return OpenedRun(folder, settings, recipe, names)

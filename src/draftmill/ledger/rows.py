@@ -3,6 +3,7 @@
 Derived, always rebuildable.
 """
 
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO
@@ -15,7 +16,8 @@ from draftmill.journal.files import replacing
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.index import digest_of
 from draftmill.journal.prompts import PromptHead, read_heads
-from draftmill.journal.reader import completion_at
+from draftmill.journal.reader import completion_at, line_at
+from draftmill.ledger.built import Built, checksum_of, parting
 from draftmill.ledger.standing import Standing
 from draftmill.records import Completion, Row
 
@@ -67,7 +69,16 @@ def passed(dataset: str, prompt: PromptHead) -> Row:
 
 
 def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
-    """Every counting row of a dataset, in the order of positions and turns, one in memory at a time."""
+    """Every counting row of a dataset, in the order of positions and turns, one in memory at a time. Raises
+    StorageError behind the last one where an answer was changed after its row was built."""
+    fresh = Fresh(folder, standing)
+    yield from (row for row, _ in fresh)
+    if fresh.changed:
+        raise StorageError(_altered(fresh.changed, fresh.first), _advice(folder))
+
+
+def _placed(folder: DatasetFolder, standing: Standing) -> Iterator[tuple[Row, int | None]]:
+    """Every counting row, and where its line starts in the journal, if it has one there."""
     counting = standing.counting()
     due = next(counting, None)
     if due is None:
@@ -78,17 +89,20 @@ def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
             if prompt.position != due[0]:
                 continue
             if not due[1]:
-                yield passed(folder.name, prompt)
+                yield passed(folder.name, prompt), None
             for offset in due[1]:
                 file = file or stack.enter_context(folder.journal.open("rb"))
-                yield row(folder.name, prompt, completion_at(file, offset))
+                yield row(folder.name, prompt, completion_at(file, offset)), offset
             due = next(counting, None)
             if due is None:
                 return
 
 
-class _Stamp(msgspec.Struct, frozen=True):
-    """What a rows file was built from; equal stamps mean that it need not be built again."""
+class _Stamp(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rows file was built from; equal stamps mean that it need not be built again.
+
+    ``changed`` of its rows would be others by what stands there now and were left as they were; ``first`` tells of one.
+    """
 
     journal_bytes: int
     prompts_bytes: int
@@ -97,36 +111,133 @@ class _Stamp(msgspec.Struct, frozen=True):
     rows_bytes: int
     journal_digest: str = ""  # so that the rows are those of the journal, and are whole themselves
     rows_digest: str = ""
+    journal_changed: int = 0  # a digest looks at blocks of a large file: what it misses shows in the time
+    rows_checksum: int | None = None
+    changed: int = 0
+    first: str = ""
+
+
+class Fresh:
+    """The counting rows as they come out now, each with its line as it shall stand in the rows file.
+
+    That is the line that stands there already where the answer was changed after its row was built: so many are
+    ``changed``, and ``first`` tells of one. An answer that was appended since is no change. ``checksum`` is of all
+    lines.
+    """
+
+    def __init__(self, folder: DatasetFolder, standing: Standing) -> None:
+        self.changed = self.checksum = 0
+        self.first = ""
+        self._folder = folder
+        self._standing = standing
+        self._stamp = _read_stamp(folder)
+        self._same = only_grew(folder)
+        self._witness: bool | None = None
+
+    def __iter__(self) -> Iterator[tuple[Row, bytes]]:
+        with ExitStack() as stack:
+            before = Built(stack.enter_context(self._folder.rows.open("rb"))) if self._looks_built() else None
+            for fresh, offset in _placed(self._folder, self._standing):
+                line = encode(fresh) + b"\n"
+                found = before.find(fresh, line) if before else b""
+                if found and found != line and not self._appended(offset):
+                    at = parting(found, fresh)
+                    if at is not None and self._is_built():
+                        self.changed, line = self.changed + 1, found
+                        self.first = self.first or self._told(fresh, offset, at)
+                self.checksum = zlib.crc32(line, self.checksum)
+                yield fresh, line
+
+    def _looks_built(self) -> bool:
+        """Whether the rows file seems to hold what was built, and not what became of it."""
+        file = self._folder.rows
+        return self._stamp is not None and file.exists() and self._stamp.rows_digest == digest_of(file)
+
+    def _is_built(self) -> bool:
+        """Whether it does: all of it is read, once, and only where a row of it is to be a witness."""
+        if self._witness is None:
+            assert self._stamp is not None
+            self._witness = self._stamp.rows_checksum in (None, checksum_of(self._folder.rows))
+        return self._witness
+
+    def _appended(self, offset: int | None) -> bool:
+        assert self._stamp is not None
+        return offset is not None and offset >= self._stamp.journal_bytes and self._same
+
+    def _told(self, fresh: Row, offset: int | None, at: int) -> str:
+        """Which line was changed, and what of the row it makes another."""
+        asked = offset is None or (at < fresh.prompt_tokens and not fresh.turn)
+        file = self._folder.prompts if asked else self._folder.journal
+        line = fresh.position + 1 if offset is None or asked else line_at(file, offset)
+        which = f"position {fresh.position}" + (f", turn {fresh.turn}," if fresh.turn else "")
+        what = f"its id {at} would be another" if at < len(fresh.input_ids) else "it would end otherwise"
+        return f"{file}:{line}: was changed after the row of {which} had been built of it: {what}"
 
 
 def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
-    """Write ``tokenized_data.jsonl`` where it does not hold the counting rows as they stand. Returns their number."""
+    """Write ``tokenized_data.jsonl`` where it does not hold the counting rows as they stand. Returns their number.
+
+    A row whose answer was changed after it was built stays as it was built; ``altered`` tells of it.
+    """
+    status = folder.journal.stat() if folder.journal.exists() else None
+    before = _read_stamp(folder)
     stamp = _Stamp(
-        journal_bytes=folder.journal.stat().st_size if folder.journal.exists() else 0,
+        journal_bytes=status.st_size if status else 0,
         prompts_bytes=folder.prompts.stat().st_size,
         cut=standing.cut(),
         rows=sum(len(offsets) or 1 for _, offsets in standing.counting()),
         rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
         journal_digest=digest_of(folder.journal),
         rows_digest=digest_of(folder.rows),
+        journal_changed=status.st_mtime_ns if status else 0,
+        rows_checksum=before.rows_checksum if before else None,
     )
-    if _read_stamp(folder) == stamp:
+    if before == stamp:
         return stamp.rows
-    folder.rows_stamp.unlink(missing_ok=True)
+    fresh = Fresh(folder, standing)
     with replacing(folder.rows) as temporary, temporary.open("wb") as file:
-        for each in rows(folder, standing):
-            file.write(encode(each) + b"\n")
-    stamp = msgspec.structs.replace(stamp, rows_bytes=folder.rows.stat().st_size, rows_digest=digest_of(folder.rows))
+        for _, line in fresh:
+            file.write(line)
+    stamp = msgspec.structs.replace(
+        stamp,
+        rows_bytes=folder.rows.stat().st_size,
+        rows_digest=digest_of(folder.rows),
+        rows_checksum=fresh.checksum,
+        changed=fresh.changed,
+        first=fresh.first,
+    )
     with replacing(folder.rows_stamp) as temporary:
         temporary.write_bytes(encode(stamp) + b"\n")
     return stamp.rows
 
 
+def only_grew(folder: DatasetFolder) -> bool:
+    """Whether the journal still begins with what rows were built of; true where none were."""
+    stamp = _read_stamp(folder)
+    return not stamp or digest_of(folder.journal, stamp.journal_bytes) == stamp.journal_digest
+
+
+def altered(folder: DatasetFolder) -> list[str]:
+    """What is to be said of answers that were changed after their rows were built, by the last look at them."""
+    stamp = _read_stamp(folder)
+    return [f"{_altered(stamp.changed, stamp.first)}; {_advice(folder)}"] if stamp and stamp.changed else []
+
+
+def _altered(changed: int, first: str) -> str:
+    return first if changed == 1 else f"{first}; one of {changed} such rows"
+
+
+def _advice(folder: DatasetFolder) -> str:
+    return f"restore that line; or delete {folder.rows_stamp}, and what stands there now is taken for the answer"
+
+
 def written(folder: DatasetFolder) -> int | None:
-    """How many rows ``tokenized_data.jsonl`` holds; None where it is not there, or not as it was built."""
+    """How many rows ``tokenized_data.jsonl`` holds; None where it is not there, not as it was built, or not what the
+    journal says."""
     try:
         stamp = _read_stamp(folder)
-        return stamp.rows if stamp and folder.rows.stat().st_size == stamp.rows_bytes else None
+        whole = stamp and not stamp.changed and folder.rows.stat().st_size == stamp.rows_bytes
+        return stamp.rows if stamp and whole else None
     except OSError:
         return None
 

@@ -102,7 +102,7 @@ def adopt(old: Path, path: Path, *, tokenized: bool = False) -> Adopted:
     folder = RunFolder(path)
     settings = read_settings(folder)
     if settings is None or not folder.datasets():
-        raise RunError(f"{path}: holds no prepared run", "run `draftmill prepare RECIPE --out` for it first")
+        raise UsageFault(f"{path}: holds no prepared run", "run `draftmill prepare RECIPE --out` for it first")
     here, there = path.resolve(), old.resolve()
     if here == there or here in there.parents or there in here.parents:
         raise UsageFault(f"{old}: lies in the run that is to take it over", "give two folders beside each other")

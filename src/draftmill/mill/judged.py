@@ -38,7 +38,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 def run(path: Path, *, only: tuple[str, ...], sample: int | None, tell: Tell) -> dict[str, Judged]:
     """The datasets of a run: all rows that count, or the first ``sample`` of the order. Takes no lock and changes
-    nothing. Raises UsageFault for an unknown dataset, RunError where there is no run."""
+    nothing. Raises UsageFault for an unknown dataset, or where there is no run."""
     opened = open_run(path)
     folder, settings, recipe = opened.folder, opened.settings, opened.recipe
     names = opened.chosen(only)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from draftmill.errors import DraftmillError, StorageError
 from draftmill.journal.folder import RunFolder
-from draftmill.ledger.rows import refresh_rows
+from draftmill.ledger.rows import altered, refresh_rows
 from draftmill.ledger.settings import Settings
 from draftmill.ledger.standing import Standing, Tally, load_standing, unreadable
 from draftmill.mill.drift import Figure
@@ -116,6 +116,7 @@ def _dataset_result(
     rows = 0
     try:
         rows = refresh_rows(files, standing)
+        complaints += altered(files)
     except StorageError as error:  # a full disk: the journal stands, and the rows are built at the next start
         complaints.append(error.message)
     return DatasetResult(

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -19,8 +19,8 @@ from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
-from draftmill.ledger.control import ControlFile
-from draftmill.ledger.rows import lost
+from draftmill.ledger.control import GOES_ON, PAUSED, ControlFile, paused_as
+from draftmill.ledger.rows import lost, only_grew, refresh_rows
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
 from draftmill.mill.beginning import begin
@@ -45,7 +45,6 @@ from draftmill.render.findings import Finding
 from draftmill.render.tokenizer import Tokenizer
 
 _LOOK_SECONDS = 1.0  # between two looks at the control file
-_PAUSED = "paused: nothing new is sent, what is in flight goes on"
 _COMPARED = 8  # prompts of each dataset that are rendered again and tokenized by the engine at a start
 
 
@@ -163,7 +162,7 @@ class Run:
             frozen_settings.write_settings(self.folder, merged)
             self.settings = merged
         if control.pause != loop.paused:
-            self.note("control", "run", _PAUSED if control.pause else "goes on")
+            self.note("control", "run", PAUSED if control.pause else GOES_ON)
         loop.pause(control.pause)
         for name, lane in self.recipe.lanes.items():
             loop.set_cap(name, lane.concurrency)
@@ -216,6 +215,9 @@ class Run:
         )
         if missing := lost(folder, standing):
             self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
+        if not only_grew(folder):  # rows of lines that were taken out of it go before these are drawn again
+            with suppress(StorageError):  # told at the end, where rows are written
+                refresh_rows(folder, standing)
         return standing
 
     # milling
@@ -235,6 +237,7 @@ class Run:
                 self.recipe.engine_tolerance,
                 self.note,
                 self.folder.voices,
+                begun=any(files.journal.exists() and files.journal.stat().st_size for files in self.folder.begun()),
             ),
             tell=self.note,
             kept=self.folder.engines,
@@ -261,7 +264,7 @@ class Run:
                 order=self.recipe.order,
             )
             if self._control.last.pause:
-                self.note("control", "run", f"{_PAUSED}, as {self.folder.control} says")
+                self.note("control", "run", paused_as(self.folder.control))
                 loop.pause(True)
             return await self._run_loop(loop, roster)
         finally:

@@ -25,6 +25,7 @@ from draftmill.render.tokenizer import Tokenizer
 
 _IDS = 24  # of an answer are scored: llama.cpp steps through them one call at a time
 _SAME = 0.001  # nats below which an engine says what it said before
+_DIGITS = 5  # of a nat that are recorded
 
 # Prose, code, sums and nonsense: some ids are likely, some are not. ASCII alone, since llama.cpp gives no probability
 # of an id that ends within a character.
@@ -70,7 +71,8 @@ class Voices:
     """The engines of one run that were heard, also those that are gone: what they gave stands in the journal.
 
     ``tolerance`` is the recipe's ``engine_tolerance``; ``tell(kind, engine, message)`` hears what comes of it. ``kept``
-    is where every voice is recorded, so that a replay may be held against it; what stands there says what is asked.
+    is where every voice is recorded, so that later starts and replays may be held against it; what stands there says
+    what is asked. ``begun``: the run has answers, so that the engines of its earlier starts bind those of this one.
     """
 
     def __init__(
@@ -79,9 +81,14 @@ class Voices:
         tolerance: float,
         tell: Callable[[str, str, str], None],
         kept: Path | None = None,
+        *,
+        begun: bool = True,
     ) -> None:
         self._kept = kept
         self._recorded = read_voices(kept)
+        if not begun:
+            self._recorded.voices = []
+        self._earlier = list(self._recorded.voices)
         self._recorded.passages = self._recorded.passages or list(asked)
         self._tolerance = tolerance
         self._tell = tell
@@ -105,9 +112,12 @@ class Voices:
                         "let all engines serve the same weights in the same precision, or leave one of them out; "
                         "where you are sure that they do, raise engine_tolerance in the recipe",
                     )
-            for voice in found.values() if len(known) > 1 else ():
-                apart = max(distance(voice, other) for other in known.values())
-                self._tell("weights", voice.engine, f"the same as {_others(len(known))}, within {apart:.4f} nats")
+            for voice in found.values():
+                self._refuse_change(voice)
+            if others := [*filter(None, (_others(len(known)), "those of earlier starts" if self._earlier else ""))]:
+                for voice in found.values():
+                    apart = max(distance(voice, other) for other in [*known.values(), *self._earlier])
+                    self._tell("weights", voice.engine, f"the same as {' and '.join(others)}, within {apart:.4f} nats")
             self._heard = known
             self._keep(found.values())
 
@@ -119,11 +129,11 @@ class Voices:
                 self._keep([voice])
 
     async def again(self, engine: Engine) -> str:
-        """How an engine that was away differs from what it was, or from the others where it was not heard; else "".
+        """How an engine that was away differs from what it was, or from all others where it was not heard; else "".
 
         Raises TransportFault or CapacityFault where it is not really back.
         """
-        known = [self._heard[engine]] if engine in self._heard else list(self._heard.values())
+        known = [self._heard[engine]] if engine in self._heard else [*self._heard.values(), *self._earlier]
         if not known:
             return ""
         try:
@@ -140,6 +150,18 @@ class Voices:
         self._keep([voice])
         return ""
 
+    def _refuse_change(self, voice: Voice) -> None:
+        """Raises RunError for an engine whose weights are not those of the run's earlier starts."""
+        for one in self._earlier:
+            if differs := differ(one, voice, self._tolerance):
+                who = "it" if one.engine == voice.engine else one.engine
+                raise RunError(
+                    f"{voice.engine} does not serve the weights that {who} served at an earlier start: {differs}",
+                    "serve what the run was begun with, in the same precision, or give another --out: answers of two "
+                    "models are not mixed in one run; where you are sure that it is the same one, raise "
+                    "engine_tolerance in the recipe",
+                )
+
     async def _hear(self, engine: Engine) -> Voice | None:
         try:
             return await hear(engine, self._recorded.passages)
@@ -155,7 +177,7 @@ class Voices:
             return any(one.engine == voice.engine and distance(one, voice) <= _SAME for one in self._recorded.voices)
 
         fresh = [voice for voice in voices if all(map(math.isfinite, voice.said)) and not known(voice)]
-        self._recorded.voices += fresh
+        self._recorded.voices += [Voice(v.engine, tuple(round(said, _DIGITS) for said in v.said)) for v in fresh]
         if not fresh or not self._kept:
             return
         try:
@@ -169,4 +191,6 @@ class Voices:
 
 
 def _others(engines: int) -> str:
+    if engines < 2:
+        return ""
     return "the other engine's" if engines == 2 else f"the other {engines - 1} engines'"

@@ -55,7 +55,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Over(msgspec.Struct, frozen=True, tag=True):
-    """It has ended: its exit code, negative for a signal; ``left`` are processes that even SIGKILL did not end."""
+    """It has ended: its exit code, negative for a signal; ``left`` are processes that even SIGKILL did not end, itself
+    perhaps among them."""
 
     code: int
     left: tuple[int, ...] = ()
@@ -83,7 +84,10 @@ def main() -> None:
     code = _watch(server, awake)
     if code is None:
         code = _end(server, order.grace)
-    _tell(Over(code, _clear(server)))
+    left = _clear(server, 0.0 if code is None else _STUCK)
+    if code is None:
+        code, left = -signal.SIGKILL, left if _LINUX else (server,)
+    _tell(Over(code, left))
 
 
 def _start(order: Order) -> int:
@@ -129,25 +133,28 @@ def _watch(server: int, awake: int) -> int | None:
                     return None
 
 
-def _end(server: int, grace: float) -> int:
-    """SIGTERM to the group, SIGKILL to what is left after the grace. Returns the server's code."""
+def _end(server: int, grace: float) -> int | None:
+    """SIGTERM to the group, SIGKILL to what is left after the grace. Returns the server's code; None where it is still
+    there long after that: one that waits for a driver or a dead disk does not even hear of SIGKILL."""
     _signal_group(server, signal.SIGTERM)
     _signal_group(server, signal.SIGCONT)  # one that somebody stopped would not hear of it
     until = time.monotonic() + grace
     while (code := _reap(server)) is None:
+        if time.monotonic() > until + _STUCK:
+            return None
         if time.monotonic() > until:
             _signal_group(server, signal.SIGKILL)
         time.sleep(_LOOK)
     return code
 
 
-def _clear(server: int) -> tuple[int, ...]:
-    """End what the server has left behind. Returns what could not be ended."""
+def _clear(server: int, stuck: float) -> tuple[int, ...]:
+    """End what the server has left behind. Returns what is still there so many seconds after SIGKILL."""
     _signal_group(server, signal.SIGTERM)
     began = time.monotonic()
     while left := _descendants():
         waited = time.monotonic() - began
-        if waited > _ORPHANS + _STUCK:
+        if waited > _ORPHANS + stuck:
             return tuple(left)
         if waited > _ORPHANS:
             for pid in left:

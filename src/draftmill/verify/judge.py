@@ -25,7 +25,7 @@ from draftmill.verify.likeness import Judged, Makers
 from draftmill.verify.lines import Row
 from draftmill.verify.model import SCRIPTS, STOP, Model, ModelSpec, shared
 from draftmill.verify.pairs import Pairs
-from draftmill.verify.replaying import Replaying, asked_of, makers_of, pick, replayed
+from draftmill.verify.replaying import Replaying, asked_of, look_for, makers_of, pick, replayed
 from draftmill.verify.verification import Fault, Verification, results
 from draftmill.verify.whole import Whole
 
@@ -43,8 +43,9 @@ def verify_run(
 ) -> Verification:
     """Verify the rows of a run against themselves, its prompts and its journal. Takes no lock and changes nothing.
 
-    ``replay`` asks an engine about some of them. Raises UsageFault for an unknown dataset, RunError where there is no
-    run or no row, StorageError for files that cannot be read. An engine that fails is a ``replay_fault``.
+    ``replay`` asks an engine about some of them. Raises UsageFault where there is no run or no such dataset, RunError
+    where there is no row, StorageError for files that cannot be read, an EngineError where the engine does not answer
+    at the start. One that fails later is a ``replay_fault``.
     """
     began = time.perf_counter()
     opened = open_run(path)
@@ -57,6 +58,7 @@ def verify_run(
         raise StorageError(
             f"{folder.tokenizer}: the run's copy of its tokenizer is gone", "restore it, or start a new run"
         )
+    look_for(replay, [recipe.sampling_of(recipe.dataset(name)) for name in chosen])
     samples = {name: some_rows(folder.dataset(name).rows) for name in chosen}
     mixed = zip_longest(*(found for found, _ in samples.values()))
     pairs = pairs_of(row for together in mixed for row in together if row)
@@ -92,9 +94,11 @@ def verify_file(
     """Verify a file of rows, whoever wrote it. ``model`` is a directory, a hub id or a ``.gguf`` file; ``replay`` asks
     an engine about some of them.
 
-    Raises SourceError for a file that holds no rows, RenderError for a model that cannot be loaded.
+    Raises SourceError for a file that holds no rows, RenderError for a model that cannot be loaded, an EngineError
+    where the engine does not answer at the start.
     """
     began = time.perf_counter()
+    look_for(replay, [replay.sampling] if replay else [])
     spec = loaded = None
     if model is not None:
         spec = ModelSpec(model, "2026-01-01", {}, Custom(), trust_remote_code)

@@ -14,6 +14,7 @@ import numpy as np
 from draftmill.engines import connect
 from draftmill.engines.protocol import Identity
 from draftmill.engines.voice import Passage, read_voices
+from draftmill.errors import SetupFault
 from draftmill.journal.folder import RunFolder
 from draftmill.recipe import EMBEDDED, EngineSpec, Sampling
 from draftmill.verify.checks import CHECKS, Needs
@@ -104,6 +105,29 @@ def replayed(
     found = _ask(plan, plain, stop_ids, vocab_size or _VOCABULARY, makers.recorded.passages)
     tallies = {whole.name: whole.tally for whole in wholes}
     return judge(found, tallies, model.tokenizer if model else None, makers)
+
+
+def look_for(plan: Replaying | None, samplings: Sequence[Sampling]) -> None:
+    """Ask the engine of a plan what it is, before the rows are read that it shall be asked about. Raises an EngineError
+    where nobody answers: rows may take hours.
+
+    The embedded one is started when it is its turn; only its file is looked for. Under penalties no engine is asked.
+    """
+    if plan is None or all(map(penalised, samplings)):
+        return
+    if plan.engine.kind == EMBEDDED:
+        if plan.gguf and not plan.gguf.is_file():
+            raise SetupFault(f"{plan.gguf}: no such GGUF file")
+        return
+
+    async def identified() -> None:
+        engine = await connect(plan.engine)
+        try:
+            await engine.identify()
+        finally:
+            await engine.close()
+
+    asyncio.run(identified())
 
 
 def makers_of(folder: RunFolder, tolerance: float) -> Makers:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from draftmill.ledger.control import GOES_ON, PAUSED, is_of_a_start
 from draftmill.watch.figures import Event, Phase, Unread
 from draftmill.watch.tail import Tail
 
 _KEPT = 2000  # events for a report; the last 50 are shown
-_BEFORE = " says"  # ends what is told of a pause that a start begins with: "…, as …/control.yaml says"
 _WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
 
 
@@ -90,12 +90,12 @@ class Events:
                 self.phase, self.ending = Phase.ENDED, event.message
                 self.why.clear()
                 self._absent.clear()
-            case "control" if subject == "run" and event.message.startswith("paused"):
+            case "control" if subject == "run" and event.message.startswith(PAUSED):
                 self.phase = Phase.PAUSED if self.phase is Phase.RUNNING else self.phase
                 self._go_on(event.time)
                 self.pauses.append((event.time, inf))
-                self._on_hold = event.message.endswith(_BEFORE)
-            case "control" if subject == "run" and event.message == "goes on":
+                self._on_hold = is_of_a_start(event.message)
+            case "control" if subject == "run" and event.message == GOES_ON:
                 self.phase = Phase.RUNNING if self.phase is Phase.PAUSED else self.phase
                 self._go_on(event.time)
             case "cap":

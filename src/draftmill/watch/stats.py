@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from pydantic import ValidationError
 
-from draftmill.errors import RecipeError, StorageError
+from draftmill.errors import RecipeError, StorageError, UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import holder_lives
 from draftmill.journal.reader import LARGEST
@@ -46,7 +46,7 @@ _ROW_SHARE = 1.3  # bytes of the training rows for each byte of the journal: pro
 class RunWatch:
     """A run's folder under watch. ``refresh`` gives its figures as they are now; ``now`` is the clock.
 
-    Raises StorageError where the folder is not there. ``logs`` are the engines' own logs, for figures that the
+    Raises UsageFault where the folder is not there. ``logs`` are the engines' own logs, for figures that the
     run does not have.
     """
 
@@ -58,7 +58,7 @@ class RunWatch:
         logs: Sequence[ServerLog] = (),
     ) -> None:
         if not path.is_dir():
-            raise StorageError(f"{path}: no run lies there", "give the folder that `draftmill run` named")
+            raise UsageFault(f"{path}: no run lies there", "give the folder that `draftmill run` named")
         self.folder = _opened(path)
         self.events = Events(self.folder.events)
         self.loads = Loads(self.folder.load, self.events)
@@ -277,12 +277,12 @@ class _Alone(RunFolder):
 
 
 def _opened(path: Path) -> RunFolder:
-    """Raises StorageError where it is one dataset of a run."""
+    """Raises UsageFault where it is one dataset of a run."""
     folder, whole, parent = DatasetFolder(path), RunFolder(path), RunFolder(path.resolve().parent)
     if whole.settings.exists() or not folder.journal.exists():
         return whole
     if parent.settings.exists():
-        raise StorageError(f"{path}: is one dataset of a run", f"give the run's folder: {parent.path}")
+        raise UsageFault(f"{path}: is one dataset of a run", f"give the run's folder: {parent.path}")
     return _Alone(path)
 
 
