@@ -72,7 +72,7 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
                 there += f", {many(owed, 'prompt')} owed" if owed else ""
             yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
         case Phase.FILES:
-            message = f"no run of this version: {many(run.total.answers, 'answer')} were found in its files"
+            message = f"no run of this version: its files hold {many(run.total.answers, 'answer')}"
             if not run.datasets:
                 message = (
                     "no run of this version, and no dataset: nothing here has prompts.jsonl or raw_responses.jsonl"
@@ -119,7 +119,8 @@ def _amiss(run: RunFigures, d: DatasetFigures) -> Iterator[tuple[str, str]]:
     unread = sum(u.lines for u in d.unread) + d.older_shape if d.counting is None else 0
     if unread or d.strays:
         what = [f"{many(unread, 'line')} of its files cannot be read"] if unread else []
-        what += [f"{many(d.strays, 'line')} of its journal belong to no prompt that lacks one"] if d.strays else []
+        belong = "belongs" if d.strays == 1 else "belong"
+        what += [f"{many(d.strays, 'line')} of its journal {belong} to no prompt that lacks one"] if d.strays else []
         advice = _again(run, "it names each file and line; mend them there")
         yield f"of {d.name}, {' and '.join(what)}", advice
 
