@@ -112,6 +112,6 @@ for name in "$@"; do
 done
 export_model
 export_gguf
-printf '%s\n' "${beside[@]}" | xargs -P 2 -n 2 "$0" part
+printf '%s\n' "${beside[@]}" | xargs -P 2 -n 2 "$0" part || fail "not every part ended with 0"
 [ ${#alone[@]} = 0 ] || "$0" part "${alone[@]}"
 echo "== all engines keep the contract ($SECONDS s)"
