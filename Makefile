@@ -4,13 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= runs/quickstart
 
-.PHONY: quickstart test test-engines check bench hooks clean
+.PHONY: quickstart test engines test-engines check bench hooks clean
 
 quickstart: $(VENV)/.installed-embedded  ## the main job on this machine: example prompts → training rows
 	@$(BIN)/draftmill quickstart --out $(OUT)
 
 test: $(VENV)/.installed-dev  ## all tests that need no server but the embedded one
-	@$(BIN)/python -m pytest -n auto --dist loadfile
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder  # a long file of one test would be the last
+
+engines:  ## install SGLang and vLLM for test-engines, which does it too where they are missing
+	@scripts/engines/test_engines.sh install
 
 test-engines: $(VENV)/.installed-dev  ## set up real SGLang and vLLM servers on the CPU and test against them
 	@PYTHON=$(BIN)/python scripts/engines/test_engines.sh

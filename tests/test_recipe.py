@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from draftmill.errors import RecipeError
-from draftmill.recipe import Overrides, Recipe, load, parse_count
+from draftmill.recipe import FORMATS, Overrides, Recipe, load, parse_count
 
 SMALL = """\
 model: m
@@ -310,11 +310,31 @@ def test_a_secret_is_refused_and_not_repeated(tmp_path: Path, engine: str) -> No
 def test_a_secret_in_an_override_is_refused_and_not_repeated(tmp_path: Path) -> None:
     found = faults(tmp_path, ONE, engines=("embedded", f"http://bob:{SECRET}@h:1"))
     assert len(found) == 1
-    assert found[0].startswith("--engine: is not a server's URL")
+    assert found[0].startswith("--engine: url: is not a server's URL")
     assert SECRET not in found[0]
 
 
 # overrides
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [
+        ("embedded:slots=x", "slots: 'x' should be a whole number"),
+        ("embedded:slot=4", "slot: "),
+        ("embedded:url=http://h:1", "needs either a url or kind: embedded"),
+    ],
+)
+def test_an_engine_of_the_command_line_names_its_key(tmp_path: Path, engine: str, why: str) -> None:
+    (found,) = faults(tmp_path, ONE, engines=(engine,))
+    assert found.startswith(f"--engine: {why}")
+
+
+def test_auto_is_none_of_the_formats(tmp_path: Path) -> None:
+    (found,) = faults(tmp_path, ONE.replace("source: x", "source: x, format: sharegtp"))
+    assert found.endswith(
+        "did you mean sharegpt? There are " + ", ".join(FORMATS[1:]) + ", or auto to have it found out"
+    )
 
 
 def test_engines_of_the_command_line_replace_the_recipes(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_an_example(verb: str) -> None:
-    done = draftmill(verb, "--help")
-    assert done.returncode == 0
+def test_every_verb_has_an_example_and_a_help_that_fits(verb: str) -> None:
+    done = draftmill(verb, "--help", COLUMNS="80")
+    assert done.returncode == 0 and "…" not in done.stdout
     assert f"Example: draftmill {verb}" in re.sub(r"\s+", " ", done.stdout)
 
 

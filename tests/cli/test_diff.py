@@ -30,6 +30,24 @@ def test_runs_that_differ_and_runs_that_do_not(tmp_path: Path) -> None:
     assert "other answer from id 1 on" in done.stderr and "draftmill compare" in done.stderr
 
 
+def test_runs_of_other_datasets_have_no_tables_and_name_what_one_has(tmp_path: Path) -> None:
+    begin(tmp_path / "a", {"name": "chat"}, engines=["http://h:1", "embedded"])
+    begin(tmp_path / "b", {"name": "code"}, engines=[{"kind": "embedded", "slots": 4}])
+    done = in_process("diff", tmp_path / "a", tmp_path / "b")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and "only run 1 has chat" in done.stdout
+    assert ["engines.embedded.slots", "8", "→", "4"] in lines
+    assert ["datasets.chat", "only", "run", "1", "has", "it"] in lines
+    assert ["engines.http://h:1", "only", "run", "1", "has", "it"] in lines
+    assert "other prompt" not in done.stdout and "longest" not in done.stdout
+
+
+def test_settings_that_change_no_row(tmp_path: Path) -> None:
+    begin(tmp_path / "a", {"name": "d"}), begin(tmp_path / "b", {"name": "d"}, max_error_share=0.5)
+    page = in_process("diff", tmp_path / "a", tmp_path / "b").stdout
+    assert "the same but for 1 that cannot change the rows" in page
+
+
 def test_lines_that_cannot_be_read_and_the_limits_of_the_answers_themselves(tmp_path: Path) -> None:
     one, other = run(tmp_path / "a", {0: [5, 6]}), run(tmp_path / "b", {0: [5, 6]})
     append(one / "d" / "raw_responses.jsonl", b'{"id": "torn\n')

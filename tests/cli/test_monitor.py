@@ -40,6 +40,12 @@ def test_once_in_a_pipe(folder: RunFolder) -> None:
     assert "run the same `draftmill run` command again" in done.stdout
 
 
+def test_a_pipe_is_as_wide_as_it_is_asked_to_be(folder: RunFolder) -> None:
+    wide, narrow = (draftmill("monitor", folder.path, "--once", COLUMNS=columns).stdout for columns in ("", "60"))
+    (whole,), (row,) = ([line for line in text.splitlines() if line.startswith("chat")] for text in (wide, narrow))
+    assert len(whole.rstrip()) > 60 >= len(row.rstrip()) and "30/30" in row
+
+
 def test_plain_is_what_a_pipe_gets_and_it_ends_with_the_run(folder: RunFolder) -> None:
     done = draftmill("monitor", folder.path)
     assert done.returncode == 0 and "chat" in done.stdout

@@ -123,8 +123,11 @@ def test_both_are_killed_half_way_and_the_run_ends_complete(
             before = answers(out)
             wait(lambda: "lost" in events(out), run)
             wait(lambda: answers(out)["embedded"] >= before["embedded"] + 4, run)
+            hold(out, "--pause")  # else the other may have answered everything before a slow machine has it back
             server.start()
             server.ready()
+            wait(lambda: "back" in events(out), run)
+            hold(out, "--resume")
             assert run.wait(600) == 0, run.stderr and run.stderr.read()
         finally:
             run.kill()
@@ -201,6 +204,11 @@ def wait(until: Callable[[], bool], run: "subprocess.Popen[str]") -> None:
         assert run.poll() is None, run.stderr and run.stderr.read()
         assert time.monotonic() < end, "it does not happen"
         time.sleep(0.1)
+
+
+def hold(out: Path, how: str) -> None:
+    done = draftmill("control", out, how)
+    assert done.returncode == 0, done.stderr
 
 
 def embedded_server(parent: int) -> int:

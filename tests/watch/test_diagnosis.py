@@ -180,6 +180,13 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "the others go on",
         "answers are continued, not drawn again",
     ),
+    "a server that draftmill keeps is down": (
+        run(engine(state="lost", why="http://a: reset", running=None, kept="runs/k/serve/server-0.log")),
+        Verdict.ENGINE_DOWN,
+        Level.BAD,
+        "reset; nothing is generated",
+        "wait: draftmill starts it again, and answers are continued, not drawn again; see runs/k/serve/server-0.log",
+    ),
     "the setup refuses us": (
         run(engine(state="paused", why="401 Unauthorized", running=None)),
         Verdict.ENGINE_DOWN,
@@ -221,6 +228,13 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         Level.WARN,
         "B1 will have 10.57M of 10.00M tokens (+6%), those in flight included",
         "--concurrency short=N",
+    ),
+    "budget out of reach": (
+        run(engine(**BUSY), data=dataset(budget=10_000_000, owed=1000, counting=500, counted=750_000)),
+        Verdict.OUT_OF_REACH,
+        Level.WARN,
+        "all prompts of B1 together will give about 2.25M of the 10.00M tokens",
+        "lower its budget",
     ),
     "reference run's B2": (
         run(engine(**BUSY), data=dataset(name="B2", budget=10_000_000, generated=26_600_000)),
@@ -295,6 +309,27 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "ended (interrupted): 5,000 prompts still owed",
         "goes on where it stopped",
     ),
+    "a quickstart that was interrupted": (
+        run(phase=Phase.ENDED, ending="interrupted", again="`draftmill quickstart --out runs/k`"),
+        Verdict.ENDED,
+        Level.WARN,
+        "5,000 prompts still owed",
+        "run `draftmill quickstart --out runs/k` again: it goes on where it stopped",
+    ),
+    "gone, and its settings with it": (
+        run(phase=Phase.GONE, again=None),
+        Verdict.GONE,
+        Level.BAD,
+        "gone",
+        "restore runs/k/run.yaml",
+    ),
+    "interrupted, and its answers are gone": (
+        run(phase=Phase.ENDED, ending="interrupted", data=dataset(lost=True)),
+        Verdict.ENDED,
+        Level.WARN,
+        "still owed",
+        "restore runs/k/B1/raw_responses.jsonl",
+    ),
     "all done": (
         run(phase=Phase.ENDED, ending="done", data=dataset(owed=0)),
         Verdict.ENDED,
@@ -307,7 +342,7 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         Verdict.ENDED,
         Level.WARN,
         "not complete: every prompt is settled, but 33.3% of B1's prompts became errors (1), allowed are 5.0%",
-        "with `--retry-errors`",
+        "`--retry-errors` tries them again",
     ),
     "done, and no room for the rows": (
         run(phase=Phase.ENDED, data=dataset(owed=0, written=None), held=False),
@@ -455,6 +490,22 @@ def test_every_engine_has_its_own_verdict() -> None:
     found = diagnose(run(engine(**BUSY), engine(name="http://b", running=8, queued=0, in_flight=8, cap=8, kv_use=0.1)))
     by_subject: dict[str, Finding] = {f.subject: f for f in found}
     assert by_subject["http://b"].verdict is Verdict.STARVED and by_subject["http://a"].verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, True),
+        ({"owed": 1500}, False),  # all long ones would reach it
+        ({"answers": 100}, False),  # of 61 in flight the first to end are the short ones
+        ({"owed": 0}, False),
+        ({"budget": None}, False),
+    ],
+)
+def test_a_budget_is_out_of_reach_only_if_that_is_sure(fields: dict[str, Any], told: bool) -> None:
+    known = {"budget": 4_000_000, "owed": 1000, "counting": 500, "counted": 750_000}
+    found = diagnose(run(engine(**BUSY), data=dataset(**known | fields)))
+    assert (Verdict.OUT_OF_REACH in {f.verdict for f in found}) is told
 
 
 @pytest.mark.parametrize(("generated", "flying", "told"), [(249, 0, False), (249, 2, True), (300, 0, True)])

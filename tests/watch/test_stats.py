@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from draftmill import examples
+from draftmill import recipe as recipes
 from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
@@ -271,6 +273,50 @@ def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
     assert engines.keys() == {"http://a", "http://b"}
     assert (engines["http://a"].state, engines["http://a"].why, engines["http://a"].running) == ("lost", "reset", None)
     assert engines["http://b"].state == "absent"
+
+
+def test_a_server_that_draftmill_keeps_is_told_apart(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    append(folder.events, event(NOW - 30, "milling"), event(NOW - 9, "lost", "http://a:1", "reset"))
+    append(folder.load, load(NOW - 5, "http://a:1", state="lost", running=None), load(NOW - 5, "http://b:1"))
+    folder.serve.create()
+    told = event(NOW - 60, "starting", "server 0", "process 12 at http://a:1, log runs/my run/serve/server-0.log")
+    append(folder.serve.events, told, b"torn")
+    assert [e.kept for e in watch(folder).refresh().engines] == ["", ""], "nobody holds its lock"
+    holder = {"pid": os.getpid(), "host": os.uname().nodename, "since": "", "command": ""}
+    folder.serve.lock.write_text(json.dumps(holder))
+    assert [e.kept for e in watch(folder).refresh().engines] == ["runs/my run/serve/server-0.log", ""]
+    append(folder.serve.events, b"\n", event(NOW, "given up", "server 0", "mend it"))
+    assert [e.kept for e in watch(folder).refresh().engines] == ["", ""]
+
+
+def test_what_a_run_goes_on_with(tmp_path: Path) -> None:
+    folder = begin(tmp_path / "my run", {"name": "d"})
+    assert watch(folder).refresh().again == "the same `draftmill run` command"
+    settings = read_settings(folder)
+    assert settings
+    example = recipes.load(examples.QUICKSTART / "recipe.yaml").resolved()
+    write_settings(folder, msgspec.structs.replace(settings, recipe=example))
+    assert watch(folder).refresh().again == f"`draftmill quickstart --out '{folder.path}'`"
+    changed = example | {"sampling": example["sampling"] | {"temperature": 0.5}}
+    write_settings(folder, msgspec.structs.replace(settings, recipe=changed))
+    assert watch(folder).refresh().again == "the same `draftmill run` command", "a copy that was changed"
+    folder.settings.unlink()
+    append(folder.events, event(NOW - 900, "milling"))
+    figures = watch(folder).refresh()
+    assert figures.again is None and diagnose(figures)[0].advice.startswith(f"restore {folder.path}/run.yaml")
+
+
+def test_answers_that_are_gone(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    journal = folder.dataset("d").journal
+    append(folder.events, event(NOW - 900, "milling"))
+    append(folder.load, done(NOW - 800, d=(1, 0, 5, 0)))
+    append(journal, completion(0))
+    assert not only(watch(folder).refresh()).lost
+    journal.unlink()
+    figures = watch(folder).refresh()
+    assert only(figures).lost and diagnose(figures)[0].advice.startswith(f"restore {journal}")
 
 
 def test_figures_of_an_engine_that_is_silent_are_not_those_of_now(tmp_path: Path) -> None:

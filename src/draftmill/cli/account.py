@@ -95,7 +95,7 @@ def _notes(name: str, report: Prepared) -> None:
             label("", f"{length:,} tokens: {where}", style="dim")
         advise(f"`max_prompt_tokens` leaves such prompts out; otherwise they become errors of kind too_long ({name})")
     if report.repeated and report.duplicates == "keep":
-        label("repeated", f"{name}: {many(report.repeated, 'row')} repeat an earlier one, and are prompts of their own")
+        label("repeated", f"{name}: {many(report.repeated, 'row')} like an earlier one, each a prompt of its own")
         advise(f"`duplicates: exact` would drop them, `near` also those that differ in little, in a new run ({name})")
     for place in report.lost:
         label("lost", f"{name}: the rest of a file is missing, as the recipe accepts: {place}", style="yellow")

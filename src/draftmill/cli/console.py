@@ -1,5 +1,6 @@
 """How draftmill looks in a terminal: quiet, aligned, and the same in every verb."""
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ if not err.is_terminal:
     err.width = 200  # a log has no width: nothing in it may be cut to fit a screen
 out = Console(highlight=False, soft_wrap=True)
 if not out.is_terminal:
-    out.width = 200
+    out.width = int(asked) if (asked := os.environ.get("COLUMNS", "")).isdecimal() and int(asked) else 200
 
 _LABEL_WIDTH = 10
 _asked_for: ContextVar[bool] = ContextVar("asked_for", default=False)  # in other threads it is never so

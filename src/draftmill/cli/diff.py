@@ -95,8 +95,9 @@ def show(found: "Diff", unread: list[str], cut: _Cut) -> None:
     for line in unread:
         label("unread", line, style="yellow")
     say()
-    _show_pairs(found.datasets)
-    _show_lengths(found.datasets, cut)
+    if found.datasets:
+        _show_pairs(found.datasets)
+        _show_lengths(found.datasets, cut)
     for name, dataset in found.datasets.items():
         _show_examples(name, dataset)
         _show_states(name, dataset)
@@ -135,11 +136,13 @@ def _show_changes(name: str, changes: "list[Change]") -> None:
         return
     matter = sum(change.matters for change in changes)
     rest = len(changes) - matter
-    label(name, f"{matter} differ" + (f", and {rest} that cannot change the rows" if rest else ""))
+    differ = f"{matter} differ{'s' if matter == 1 else ''}" if matter else "the same"
+    harmless = f"{rest} that cannot change the rows"
+    label(name, differ + (f"{', and' if matter else ' but for'} {harmless}" if rest else ""))
     shown = changes[:_SHOWN]
     width = max(len(change.key) for change in shown)
     for change in shown:
-        text = f"{change.key:<{width}}  {_value(change.one)} → {_value(change.other)}"
+        text = f"{change.key:<{width}}  {_both(change)}"
         label("", text, style="yellow" if change.matters else "dim")
     if len(changes) > len(shown):
         label("", f"and {len(changes) - len(shown)} more; --json has them all", style="dim")
@@ -155,10 +158,15 @@ def _short(change: "Change") -> "Change":
     return msgspec.structs.replace(change, one=cut(change.one), other=cut(change.other))
 
 
+def _both(change: "Change") -> str:
+    for run, whole in ((1, change.one), (2, change.other)):
+        if isinstance(whole, dict):  # a dataset, a lane or an engine of one of them
+            return f"only run {run} has it"
+    return f"{_value(change.one)} → {_value(change.other)}"
+
+
 def _value(value: Any) -> str:
-    if value is None:
-        return "–"
-    text = "one has it" if isinstance(value, dict) else str(value)
+    text = "–" if value is None else str(value)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 

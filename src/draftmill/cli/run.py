@@ -26,7 +26,7 @@ def run(
     budget: Budget = None,
     samples: Samples = None,
     concurrency: Annotated[
-        str | None, typer.Option(help="Requests at once, for every lane or by lane: 64, short=150,long=32.")
+        str | None, typer.Option(help="Requests at once, for every lane or by lane: 64, short=64,long=8.")
     ] = None,
     max_new_tokens: Annotated[
         str | None, typer.Option(help="Token limit of an answer, for every lane or by lane: 4k, short=10240.")
@@ -36,7 +36,9 @@ def run(
     ] = None,
     max_errors: Annotated[int | None, typer.Option(min=1, help="Stop after so many error rows.")] = None,
     native_tools: NativeTools = False,
-    retry_errors: Annotated[bool, typer.Option(help="Try prompts that have an error row again.")] = False,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="Try prompts that have an error row again.")
+    ] = False,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for engines when none answers any more.")
     ] = 900.0,

@@ -38,13 +38,12 @@ def show(result: Result) -> None:
         label("this start", f"{spent}: {count(rate)} tok/s")
     continued, redrawn = sum(d.continued for d in result.datasets), sum(d.redrawn for d in result.datasets)
     if continued:
-        label("continued", f"{many(continued, 'answer')} that were interrupted went on where they were")
+        label("continued", f"{many(continued, 'interrupted answer')} went on, not drawn again")
     if redrawn:
         share = redrawn / max(1, sum(finishes.values()))
-        text = (
-            f"{many(redrawn, 'answer')} ({share:.1%}) were drawn again: long ones are interrupted more often than short"
-        )
-        label("redrawn", text, style="yellow")
+        were = "was" if redrawn == 1 else "were"
+        what = f"{many(redrawn, 'answer')} ({share:.1%}) {were} drawn again"
+        label("redrawn", f"{what}: long ones are interrupted more often than short", style="yellow")
     for d in result.datasets:
         if d.ended:
             reasons = ", ".join(f"{count(n)} {reason.replace('_', ' ')}" for reason, n in d.ended.most_common())
@@ -54,7 +53,7 @@ def show(result: Result) -> None:
         text = f"the context left {many(start.clamped, 'answer')} less than the lane's limit; each line has its limit"
         label("clamped", text, style="yellow")
     if start.suspects:
-        label("suspects", f"{start.suspects} replies were set aside in suspects.jsonl", style="red")
+        label("suspects", f"set aside in suspects.jsonl: {start.suspects}", style="red")
     for line in result.damage:
         label("damaged", line, style="yellow")
     for complaint in result.complaints:

@@ -17,6 +17,7 @@ from draftmill.compare.opened import Asked, Ints, OpenedDataset, OpenedRun, turn
 from draftmill.errors import StorageError
 from draftmill.ledger.settings import differences
 from draftmill.ledger.standing import Tally
+from draftmill.recipe import EMBEDDED
 
 _EXAMPLES = 3
 _Z = 1.959964  # of the normal distribution, for 19 of 20
@@ -132,13 +133,24 @@ def diff(one: OpenedRun, other: OpenedRun) -> Diff:
 
 
 def _settings(one: OpenedRun, other: OpenedRun) -> list[Change]:
-    changed = differences(one.recipe.resolved(), other.recipe.resolved())
+    changed = differences(_named(one.recipe.resolved()), _named(other.recipe.resolved()))
     found = [Change(key, a, b, not _only_how(key)) for key, a, b in changed]
     if one.settings.date != other.settings.date:
         found.append(Change("date", one.settings.date, other.settings.date))
     if one.settings.draftmill != other.settings.draftmill:
         found.append(Change("draftmill", one.settings.draftmill, other.settings.draftmill, False))
     return sorted(found, key=lambda change: (not change.matters, change.key))
+
+
+def _named(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The same with a name for each embedded engine, which has no URL to be known by: its place is none."""
+    engines, embedded = [], 0
+    for engine in recipe["engines"]:
+        if not engine.get("url"):
+            embedded += 1
+            engine = engine | {"name": EMBEDDED + (f"-{embedded}" if embedded > 1 else "")}
+        engines.append(engine)
+    return recipe | {"engines": engines}
 
 
 def _only_how(key: str) -> bool:

@@ -36,8 +36,8 @@ def _file_safe(name: str) -> str:
 def _format(name: str) -> str:
     if name not in FORMATS:
         close = difflib.get_close_matches(name.lower(), FORMATS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise ValueError(f"is an unknown format; {hint}The formats are {', '.join(FORMATS)}")
+        hint = f"did you mean {close[0]}? There are" if close else "there are"
+        raise ValueError(f"is an unknown format; {hint} {', '.join(FORMATS[1:])}, or {FORMATS[0]} to have it found out")
     return name
 
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from draftmill.errors import RecipeError
 from draftmill.recipe.count import parse_count
+from draftmill.recipe.faults import explained_values
 from draftmill.recipe.fit import as_engine, as_list, one_of
 from draftmill.recipe.model import EngineSpec, check_concurrency
 from draftmill.recipe.part import Part
@@ -64,7 +65,8 @@ def _engine_faults(text: str) -> list[str]:
     try:
         EngineSpec.model_validate(as_engine(text))
     except ValidationError as error:
-        return [str(e["msg"]).removeprefix("Value error, ") for e in error.errors()]
+        whole = f"{EngineSpec.__name__.lower()}: "  # of a fault that is no single key's
+        return [line.removeprefix(whole) for line in explained_values(error, EngineSpec)]
     return []
 
 

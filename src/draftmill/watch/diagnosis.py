@@ -36,9 +36,17 @@ def diagnose(run: RunFigures) -> list[Finding]:
 # the run
 
 
+def _again(run: RunFigures, does: str) -> str:
+    """How to go on with it, and what that does; or what is to be put back first, since no start goes on without it."""
+    if run.again is None:
+        return f"restore {run.path}/run.yaml: it holds the settings of the answers, and no start goes on without it"
+    if gone := [d.name for d in run.datasets if d.lost]:
+        return f"restore {run.path}/{gone[0]}/raw_responses.jsonl: its answers are gone, and would be drawn anew"
+    return f"run {run.again} again: {does}"
+
+
 def _phase(run: RunFigures) -> Iterator[Finding]:
-    again = "run the same `draftmill run` command again: it goes on where it stopped"
-    owed = run.total.owed
+    again, owed = _again(run, "it goes on where it stopped"), run.total.owed
     match run.phase:
         case Phase.PAUSED:
             flying = sum(e.in_flight or 0 for e in run.engines)
@@ -64,7 +72,7 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
                 there += f", {many(owed, 'prompt')} owed" if owed else ""
             yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
         case Phase.FILES:
-            message = f"no run of this version: {many(run.total.answers, 'answer')} were found in its files"
+            message = f"no run of this version: its files hold {many(run.total.answers, 'answer')}"
             if not run.datasets:
                 message = (
                     "no run of this version, and no dataset: nothing here has prompts.jsonl or raw_responses.jsonl"
@@ -99,21 +107,21 @@ def _ended(run: RunFigures) -> Finding:
 
 def _amiss(run: RunFigures, d: DatasetFigures) -> Iterator[tuple[str, str]]:
     """Why a dataset that owes nothing is not complete, each with what to do."""
-    again = "run the same `draftmill run` command again"
     if (share := _error_share(d)) > run.max_error_share:
         which = f"{share:.1%} of {d.name}'s prompts became errors ({count(d.errors)}), allowed are"
-        advice = f"see {run.path}/{d.name}/errors.jsonl; mend it, then {again} with `--retry-errors`"
+        advice = f"see {run.path}/{d.name}/errors.jsonl; mend it, then `--retry-errors` tries them again"
         yield f"{which} {run.max_error_share:.1%}", advice
     if d.written != d.rows and not run.held:
         holds = "is not there as it was built" if d.written is None else f"has {count(d.written)}"
-        advice = f"{again}: it writes them from the journal, if the disk has room for them"
+        advice = _again(run, "it writes them from the journal, if the disk has room for them")
         yield f"of {d.name}, {many(d.rows, 'row')} should be written, and tokenized_data.jsonl {holds}", advice
     # where positions are known, what a damaged line stood for is owed or was answered again
     unread = sum(u.lines for u in d.unread) + d.older_shape if d.counting is None else 0
     if unread or d.strays:
         what = [f"{many(unread, 'line')} of its files cannot be read"] if unread else []
-        what += [f"{many(d.strays, 'line')} of its journal belong to no prompt that lacks one"] if d.strays else []
-        advice = f"{again}: it names each file and line; mend them there"
+        belong = "belongs" if d.strays == 1 else "belong"
+        what += [f"{many(d.strays, 'line')} of its journal {belong} to no prompt that lacks one"] if d.strays else []
+        advice = _again(run, "it names each file and line; mend them there")
         yield f"of {d.name}, {' and '.join(what)}", advice
 
 
@@ -172,6 +180,23 @@ def _budgets(run: RunFigures) -> Iterator[Finding]:
         )
         message = f"budget overshot: {d.name} {there} {surplus}, those in flight included"
         yield Finding(Verdict.OVERSHOOT, Level.WARN, d.name, message, advice)
+
+
+def _out_of_reach(run: RunFigures) -> Iterator[Finding]:
+    """A budget that all prompts together will not reach, even if each answer to come were a long one."""
+    if not _on(run):
+        return
+    flying = sum(e.in_flight or 0 for e in run.engines)
+    for d in run.datasets:
+        if not (d.budget and d.owed and d.lengths and d.counting and d.answers >= max(_JUDGED, 2 * flying)):
+            continue  # short answers end first: those of a start's beginning say nothing of the rest
+        left = d.owed * d.counted / d.counting
+        if d.counted + left * max(1.0, d.lengths.p90 / d.lengths.mean) >= d.budget:
+            continue
+        expected = f"about {count(d.counted + left)} of the {count(d.budget)} tokens"
+        message = f"budget out of reach: all prompts of {d.name} together will give {expected}"
+        advice = "give it more prompts (a longer source, or `samples`), or lower its budget; what it has is kept"
+        yield Finding(Verdict.OUT_OF_REACH, Level.WARN, d.name, message, advice)
 
 
 def _truncated(run: RunFigures) -> Iterator[Finding]:
@@ -239,11 +264,11 @@ def _down(run: RunFigures) -> Iterator[Finding]:
         verdict = Verdict.STALLED if stalled else Verdict.ENGINE_DOWN
         what = "stalled" if stalled else f"engine {e.state}"
         rest = "nothing is generated" if alone else "the others go on"
-        advice = (
-            "its setup refuses us: mend what it names (key, path, sampling value)"
-            if e.state == "paused"
-            else "restart the server: the run waits (`--patience`), and answers are continued, not drawn again"
-        )
+        advice = "restart the server: the run waits (`--patience`), and answers are continued, not drawn again"
+        if e.state == "paused":
+            advice = "its setup refuses us: mend what it names (key, path, sampling value)"
+        elif e.kept:
+            advice = f"wait: draftmill starts it again, and answers are continued, not drawn again; see {e.kept}"
         message = f"{what}: {e.name}: {e.why or 'does not answer'}; {rest}"
         yield Finding(verdict, Level.BAD if alone or stalled else Level.WARN, e.name, message, advice)
 
@@ -275,4 +300,4 @@ def _on(run: RunFigures) -> bool:
     return run.phase in (Phase.RUNNING, Phase.PAUSED)
 
 
-_RULES: tuple[Rule, ...] = (_phase, _disk, _down, _still, _errors, _unread, _truncated, _budgets, _bound)
+_RULES: tuple[Rule, ...] = (_phase, _disk, _down, _still, _errors, _unread, _truncated, _budgets, _out_of_reach, _bound)

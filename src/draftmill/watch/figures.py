@@ -91,7 +91,7 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     and ``prompt_tokens`` are those of all whole answers, surplus included; ``growing`` are tokens of answers that have
     not ended. ``older_shape`` answers stand in lines of other versions: their tokens are among ``generated``, and they
     are rows only where the prompts are not known. ``limit`` is what the recipe says now, ``cut_at`` the lowest and the
-    highest limit that cut an answer.
+    highest limit that cut an answer. ``lost``: its journal has no answer, although there were some.
     """
 
     name: str
@@ -124,6 +124,7 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     continued: int = 0
     redrawn: int = 0
     strays: int = 0
+    lost: bool = False
     older_shape: int = 0
     torn: bool = False
     rates: Rates = Rates()
@@ -148,7 +149,8 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
 class EngineFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One engine as it was last seen, at ``time``; ``in_flight`` and ``cap`` are ours, the rest is the server's word.
 
-    ``source``: ``run`` (the run's own samples) or the path of a server log. ``auto``: whether a governor finds its cap.
+    ``source``: ``run`` (the run's own samples) or the path of a server log. ``kept``: the log of one that draftmill
+    itself starts again when it dies. ``auto``: whether a governor finds its cap.
     ``retracted`` counts requests thrown back since the server's start, ``retractions`` those of the last minute.
     ``base`` and ``each`` fit the seconds of a decode step as ``base + each · running``, where loads were different
     enough to tell. ``history`` holds (time, running, queued, KV use, tokens a second).
@@ -159,6 +161,7 @@ class EngineFigures(msgspec.Struct, frozen=True, kw_only=True):
     time: float | None = None
     state: str = "open"
     why: str = ""
+    kept: str = ""
     running: int | None = None
     queued: int | None = None
     in_flight: int | None = None
@@ -224,9 +227,11 @@ class Recent(msgspec.Struct, frozen=True):
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A run at one moment. ``total`` is all datasets together; ``server_rate`` is what the engines say together,
     ``total.rates`` what came here. ``started`` is the last start's time, ``seen`` the last sign of life; ``pause`` is
-    what the control file says; ``held``: whether the process of the last start lives."""
+    what the control file says; ``held``: whether the process of the last start lives. ``again`` is the command that it
+    goes on with, None where its ``run.yaml`` cannot be read, without which no start goes on."""
 
     path: str
+    again: str | None = "the same `draftmill run` command"
     time: float
     phase: Phase
     started: float | None = None

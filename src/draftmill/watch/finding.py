@@ -22,6 +22,7 @@ class Verdict(StrEnum):
     STALLED = "stalled"
     DISK = "short of disk"
     OVERSHOOT = "budget overshot"
+    OUT_OF_REACH = "budget out of reach"
     TRUNCATED = "answers truncated"
     ERRORS = "error burst"
     UNREAD = "not understood"

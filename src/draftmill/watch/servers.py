@@ -1,10 +1,14 @@
 """The engines of a run: what its samples, its events and their own logs say of each, as figures."""
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from draftmill.journal.folder import ServeFolder
+from draftmill.journal.lock import holder_lives
 from draftmill.recipe import EMBEDDED, Recipe
 from draftmill.watch.events import Events
 from draftmill.watch.figures import EngineFigures
@@ -22,6 +26,7 @@ def figures(
     slots: dict[str, int | None],
     logs: Sequence[ServerLog],
     now: float,
+    kept: dict[str, str],
 ) -> list[EngineFigures]:
     """Every engine of the last start that was not taken out, those that are away included; what is old is unknown."""
     specs = recipe.engines if recipe else []
@@ -36,9 +41,12 @@ def figures(
         if now - engine.time > loads.patience:
             figures = _old(figures)
         shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
+    shown = [msgspec.structs.replace(e, kept=kept.get(e.name, "")) for e in shown]
     named = {e.name for e in shown}
     absent = [name for name in events.why if name not in named | events.left and "://" in name]
-    shown += [EngineFigures(name=name, state="absent", why=events.why[name]) for name in absent]
+    shown += [
+        EngineFigures(name=name, state="absent", why=events.why[name], kept=kept.get(name, "")) for name in absent
+    ]
     for log in logs:
         shown = _with_log(shown, log, now)
     return shown
@@ -57,6 +65,37 @@ def past(engine: EngineFigures) -> EngineFigures:
 def _old(engine: EngineFigures) -> EngineFigures:
     """An engine that has not been heard of for a while, a server that is started again for one."""
     return msgspec.structs.replace(engine, history=[], **dict.fromkeys(_NOW))
+
+
+class _Told(msgspec.Struct):
+    kind: str
+    subject: str
+    message: str
+
+
+_STARTING = re.compile(r"process \d+ at (?P<url>\S+), log (?P<log>.+)")
+
+
+def kept(folder: ServeFolder) -> dict[str, str]:
+    """The URLs of the servers that are kept alive from this folder now, each with its log. Those given up are not."""
+    if not holder_lives(folder.lock):
+        return {}
+    found: dict[str, tuple[str, str]] = {}
+    for line in _lines(folder.events):
+        if line.kind == "starting" and (match := _STARTING.fullmatch(line.message)):
+            found[line.subject] = match["url"], match["log"]
+        elif line.kind in ("given up", "ended"):
+            found.pop(line.subject, None)
+    return dict(found.values())
+
+
+def _lines(path: Path) -> list[_Told]:
+    lines = []
+    with suppress(OSError):
+        for line in path.read_bytes().splitlines():
+            with suppress(msgspec.DecodeError, msgspec.ValidationError):
+                lines.append(msgspec.json.decode(line, type=_Told))
+    return lines
 
 
 class _Engine(msgspec.Struct):

@@ -8,10 +8,13 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 from pydantic import ValidationError
 
+from draftmill import examples
+from draftmill import recipe as recipes
 from draftmill.errors import RecipeError, StorageError, UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import holder_lives
@@ -70,6 +73,7 @@ class RunWatch:
         self._control = ControlFile(self.folder.control)
         self._settings_stamp: object = ()
         self._control_fault = ""
+        self._quickstart = False
         self._vocab_size = LARGEST
         self._settings_fault: list[Unread] = []
         self._slots: dict[str, int | None] = {}
@@ -111,6 +115,7 @@ class RunWatch:
         except (StorageError, ValidationError) as error:
             self.recipe = None
             self._settings_fault = [Unread(self.folder.settings.name, 1, 1, str(error).splitlines()[0])]
+        self._quickstart = self.recipe == recipes.load(examples.QUICKSTART / "recipe.yaml")
         if self.recipe:
             try:
                 self.recipe = control.over(self.recipe)
@@ -155,7 +160,8 @@ class RunWatch:
         datasets = [self._dataset(name, now) for name in self.datasets]
         held = holder_lives(self.folder.lock)
         phase = self._phase(now, held, self._settled(datasets))
-        engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs, now)
+        kept = servers.kept(self.folder.serve)
+        engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs, now, kept)
         if phase not in (Phase.RUNNING, Phase.PAUSED, Phase.FILES):
             engines = [servers.past(e) if e.source == "run" else e for e in engines]
             datasets = [msgspec.structs.replace(d, rates=over(d.rates)) for d in datasets]
@@ -166,6 +172,7 @@ class RunWatch:
         recent = sorted((r for d in self.datasets.values() for r in d.recent()[:10]), key=lambda r: -r.offset)
         return RunFigures(
             path=str(self.folder.path),
+            again=self._again(),
             time=now,
             phase=phase,
             started=self.events.began or (self.loads.first[0] if self.loads.first else None),
@@ -209,6 +216,14 @@ class RunWatch:
         watch = self.datasets[figures.name]
         return eta.Work(figures, watch.lengths(), done.left, float(done.tokens + done.growing), watch.ages())
 
+    def _again(self) -> str | None:
+        """The command that the run goes on with; None where its settings cannot be read."""
+        if self.recipe is None:
+            return None
+        if self._quickstart:
+            return f"`draftmill quickstart --out {quote(str(self.folder.path))}`"
+        return "the same `draftmill run` command"
+
     def _lanes(self) -> list[LaneFigures]:
         lanes = self.recipe.lanes.items() if self.recipe else ()
         return [
@@ -223,9 +238,16 @@ class RunWatch:
         return msgspec.structs.replace(
             figures,
             rates=rates(name, self.loads, marks, now, watch.generated),
+            lost=self._lost(figures),
             recent_answers=recent.answers if recent else 0,
             recent_errors=recent.failed if recent else 0,
         )
+
+    def _lost(self, figures: DatasetFigures) -> bool:
+        """Whether a dataset has no answer although rows were built of some, or the last start told of some."""
+        told = self.loads.marks[-1][1].get(figures.name) if self.loads.marks else None
+        there = bool(figures.written) or bool(told and told.answers)
+        return there and not figures.answers and not figures.passed_through
 
     # the run as a whole
 
