@@ -88,9 +88,9 @@ def test_an_answer_that_was_changed_after_its_row_was_built_is_told_and_not_take
     for _ in range(2):
         assert refresh_rows(folder, load_standing(folder)) == 3
         assert answers(folder) == [[8, 2], [9, 2], [6, 2]]
-        (told,) = altered(folder)
+        told, advice = altered(folder) or ("", "")
         assert told.startswith(f"{folder.journal}:2: was changed after the row of position 1 had been built of it: ")
-        assert what in told and "restore that line" in told and str(folder.rows_stamp) in told
+        assert what in told and "restore that line" in advice and str(folder.rows_stamp) in advice
         assert written(folder) is None
         with pytest.raises(StorageError, match="row of position 1 had been built"):
             list(rows(folder, load_standing(folder)))
@@ -99,7 +99,7 @@ def test_an_answer_that_was_changed_after_its_row_was_built_is_told_and_not_take
 
     folder.journal.write_bytes(whole.replace(b"[9,2]", b"[7,2]").replace(b"[6,2]", b"[5,2]"))
     refresh_rows(folder, load_standing(folder))
-    assert "one of 2 such rows" in altered(folder)[0]
+    assert "one of 2 such rows" in str(altered(folder))
     folder.rows_stamp.unlink()  # as it says: what stands there now is taken
     refresh_rows(folder, load_standing(folder))
     assert answers(folder) == [[8, 2], [7, 2], [5, 2]] and not altered(folder)
@@ -139,7 +139,7 @@ def test_a_change_that_no_digest_shows_is_found_and_a_row_of_a_changed_file_is_n
     folder.journal.write_bytes(whole)
     assert only_grew(folder)
     refresh_rows(folder, load_standing(folder))
-    assert f"{folder.journal}:2: was changed" in altered(folder)[0]
+    assert f"{folder.journal}:2: was changed" in str(altered(folder))
 
     whole[at + 1 : at + 2] = b"9"
     folder.journal.write_bytes(whole)

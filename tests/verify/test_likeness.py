@@ -158,7 +158,7 @@ def test_what_a_runs_engine_said_at_its_start_tells_precision_of_sampled_rows(mo
     assert done.verdict is verdict
     assert ("replay-precision" in tally.found) is (verdict is Verdict.COARSER)
     (words,) = done.figures["the run"]
-    assert f"over 111 ids that it was shown at a start {there.name} was " in words
+    assert words.startswith(f"{there.name} was ") and " nats from this engine on 111 ids at a start" in words
     assert words.endswith("above 0.06" if verdict is Verdict.COARSER else "within 0.06")
 
 

@@ -358,6 +358,13 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "but of B1, 500 rows should be written, and tokenized_data.jsonl has 40",
         "draftmill run",
     ),
+    "done, and an answer was edited after its row was built": (
+        run(phase=Phase.ENDED, data=dataset(owed=0, written=None, altered=("j:2: was changed", "restore that line"))),
+        Verdict.ENDED,
+        Level.WARN,
+        "not complete: every prompt is settled, but j:2: was changed",
+        "restore that line",
+    ),
     "done, and the rows are being written": (
         run(phase=Phase.ENDED, data=dataset(owed=0, written=None), held=True),
         Verdict.ENDED,

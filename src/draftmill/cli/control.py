@@ -10,6 +10,12 @@ from draftmill.cli.options import Json
 if TYPE_CHECKING:
     from draftmill.recipe import Wish
 
+_FOLLOWS = {
+    True: "is on and follows within a second or two",
+    False: "is not on: this holds from its next start",
+    None: "was begun on another machine: if it is on, it follows within a second or two",
+}
+
 
 def control(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
@@ -39,7 +45,7 @@ def control(
 
     from draftmill.cli.console import label, result
     from draftmill.journal.folder import RunFolder
-    from draftmill.journal.lock import is_held
+    from draftmill.journal.lock import holder_lives
     from draftmill.ledger.control import steer
     from draftmill.recipe import Control
 
@@ -58,7 +64,7 @@ def control(
         engines=unwanted | wanted,
         clear=clear,
     )
-    held = is_held(folder.lock)
+    held = holder_lives(folder.lock) if folder.lock.exists() else False
     if json:
         typer.echo(msgspec.json.encode({"run": str(run), "on": held, **now.model_dump(mode="json")}).decode())
     if not after.engines:
@@ -69,9 +75,7 @@ def control(
         if now == Control():
             label("control", "nothing but what the recipe says")
         label("state", "paused: nothing new is sent, until --resume" if now.pause else "not paused: prompts are sent")
-        label(
-            "run", "is on and follows within a second or two" if held else "is not on: this holds from its next start"
-        )
+        label("run", _FOLLOWS[held])
 
 
 def _engine(text: str) -> "tuple[str, Wish]":

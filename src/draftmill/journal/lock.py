@@ -50,26 +50,10 @@ def locked(path: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock file ``path``."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(fd)
-
-
 def holder_lives(path: Path) -> bool | None:
     """Whether the process that began the last start lives; None where it ran on another machine, or nobody knows.
 
-    Unlike ``is_held`` it never tries the lock itself: a start that comes just then would be refused.
+    The lock itself is never tried: a start that comes just then would be refused.
     """
     try:
         holder = msgspec.json.decode(path.read_bytes(), type=Holder)

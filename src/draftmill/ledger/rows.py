@@ -217,10 +217,11 @@ def only_grew(folder: DatasetFolder) -> bool:
     return not stamp or digest_of(folder.journal, stamp.journal_bytes) == stamp.journal_digest
 
 
-def altered(folder: DatasetFolder) -> list[str]:
-    """What is to be said of answers that were changed after their rows were built, by the last look at them."""
+def altered(folder: DatasetFolder) -> tuple[str, str] | None:
+    """What is to be said of answers that were changed after their rows were built, by the last look at them, and what
+    to do."""
     stamp = _read_stamp(folder)
-    return [f"{_altered(stamp.changed, stamp.first)}; {_advice(folder)}"] if stamp and stamp.changed else []
+    return (_altered(stamp.changed, stamp.first), _advice(folder)) if stamp and stamp.changed else None
 
 
 def _altered(changed: int, first: str) -> str:

@@ -42,7 +42,12 @@ class Patience:
         )
         since = min((t for t in (self._none_since, failing_since) if t is not None), default=None)
         if refused or (since is not None and now - max(since, self._awaited) >= self._seconds):
-            why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {seat.last_fault}" for seat in seats)
+            why = "; ".join(f"{seat.engine.name} is {seat.state.value}: {_fault(seat)}" for seat in seats)
             advice = "mend the engine and run the same command again; what was in flight is owed, nothing is lost"
             return RunError(f"no engine takes work: {why or 'all were taken out'}", advice)
         return None
+
+
+def _fault(seat: Seat) -> str:
+    """Its last fault without its name, which faults begin with."""
+    return seat.last_fault.removeprefix(f"{seat.engine.name}: ")

@@ -116,7 +116,8 @@ def _dataset_result(
     rows = 0
     try:
         rows = refresh_rows(files, standing)
-        complaints += altered(files)
+        if told := altered(files):
+            complaints.append("; ".join(told))
     except StorageError as error:  # a full disk: the journal stands, and the rows are built at the next start
         complaints.append(error.message)
     return DatasetResult(

@@ -143,4 +143,5 @@ def _advice(rows: Sequence[dict[str, Any]], column: str | None) -> str:
     if column and column not in seen:
         close = difflib.get_close_matches(column, seen, n=1)
         return f"there is no column {column!r}{f', did you mean {close[0]}?' if close else ''}; {columns}"
-    return f"{columns}; the formats are {', '.join(known())}; `column` names a text column of another name"
+    formats = ", ".join(candidate.NAME for candidate in FORMATS)
+    return f"{columns}; the formats are {formats}; `column` names a text column of another name"

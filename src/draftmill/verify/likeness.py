@@ -139,8 +139,8 @@ def _of_makers(makers: Makers, replay: Replay) -> Iterator[Finding]:
         for name, apart in farthest.items():
             unlike = apart > makers.tolerance
             words = (
-                f"over {len(replay.voice.said)} ids that it was shown at a start {name} was {apart:.4f} nats from this "
-                f"engine on average, {'above' if unlike else 'within'} {makers.tolerance:g}"
+                f"{name} was {apart:.4f} nats from this engine on {len(replay.voice.said)} ids at a start, "
+                f"{'above' if unlike else 'within'} {makers.tolerance:g}"
             )
             yield Finding("replay-precision", words, unlike, other=False)
     if told := coarser(makers.identities, replay.engine):

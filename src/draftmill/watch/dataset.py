@@ -11,7 +11,7 @@ from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.index import LOOK, PARTIAL, read_indexed
 from draftmill.journal.prompts import index_of
 from draftmill.journal.reader import LARGEST, UnknownLine
-from draftmill.ledger.rows import written
+from draftmill.ledger.rows import altered, written
 from draftmill.ledger.standing import Limits, widened
 from draftmill.recipe import BudgetCounts
 from draftmill.records import Finish
@@ -137,6 +137,7 @@ class DatasetWatch:
             prompts=tally.positions if tally else self._prompt_lines,
             rows=rows,
             written=written(self.folder),
+            altered=altered(self.folder),
             counting=tally.counting if tally else None,
             surplus=tally.surplus if tally else None,
             passed_through=tally.passed_through if tally else None,

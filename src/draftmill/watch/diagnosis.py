@@ -111,7 +111,9 @@ def _amiss(run: RunFigures, d: DatasetFigures) -> Iterator[tuple[str, str]]:
         which = f"{share:.1%} of {d.name}'s prompts became errors ({count(d.errors)}), allowed are"
         advice = f"see {run.path}/{d.name}/errors.jsonl; mend it, then `--retry-errors` tries them again"
         yield f"{which} {run.max_error_share:.1%}", advice
-    if d.written != d.rows and not run.held:
+    if d.altered:
+        yield d.altered
+    elif d.written != d.rows and not run.held:
         holds = "is not there as it was built" if d.written is None else f"has {count(d.written)}"
         advice = _again(run, "it writes them from the journal, if the disk has room for them")
         yield f"of {d.name}, {many(d.rows, 'row')} should be written, and tokenized_data.jsonl {holds}", advice

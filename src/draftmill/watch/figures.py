@@ -92,6 +92,7 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     not ended. ``older_shape`` answers stand in lines of other versions: their tokens are among ``generated``, and they
     are rows only where the prompts are not known. ``limit`` is what the recipe says now, ``cut_at`` the lowest and the
     highest limit that cut an answer. ``lost``: its journal has no answer, although there were some.
+    ``altered``: what is to be said of answers that were changed after their rows were built, and what to do.
     """
 
     name: str
@@ -125,6 +126,7 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
     redrawn: int = 0
     strays: int = 0
     lost: bool = False
+    altered: tuple[str, str] | None = None
     older_shape: int = 0
     torn: bool = False
     rates: Rates = Rates()
