@@ -175,6 +175,12 @@ seed: x
     ]
 
 
+@pytest.mark.parametrize("value", ["off", "'off'", "false"])
+def test_what_yaml_reads_as_false_turns_checkpoints_off(tmp_path: Path, value: str) -> None:
+    (tmp_path / "r.yaml").write_text(ONE + f"checkpoint_partials: {value}\n")
+    assert load(tmp_path / "r.yaml").checkpoint_partials is None
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -183,6 +189,7 @@ seed: x
         (ONE + "lanes: {int: {max_new_tokens: x}, short: }\n", ":4: lanes.int.max_new_tokens: 'x' is not a count"),
         (ONE + "trust_remote_code: maybe\n", ":4: trust_remote_code: 'maybe' should be true or false"),
         (ONE + "seed: yes\n", ":4: seed: True is no number"),
+        (ONE + "checkpoint_partials: on\n", ":4: checkpoint_partials: True is not a duration"),
         (ONE.replace("source: x", "source: x, n: on"), ":3: datasets[0].n: True is no number"),
         (ONE.replace("source: x", 'source: "a\\0b"'), ":3: datasets[0].source: 'a\\x00b' is no name of a file"),
         (ONE + "max_error_share: 5%\n", ":4: max_error_share: '5%' should be a number"),

@@ -5,6 +5,7 @@ import pytest
 
 from draftmill.cli import progress
 from draftmill.cli.progress import Progress
+from draftmill.mill.seat import State
 
 
 class Clock:
@@ -37,7 +38,8 @@ def answered(one: Any, answers: int) -> None:
 
 
 def of(*streams: Any) -> Progress:
-    loop: Any = SimpleNamespace(streams=list(streams), at_engines=lambda index: 3)
+    seat = SimpleNamespace(state=State.OPEN)
+    loop: Any = SimpleNamespace(streams=list(streams), at_engines=lambda index: 3, paused=False, seats=[seat])
     return Progress(loop)
 
 
@@ -54,6 +56,18 @@ def test_a_log_has_one_line_of_all_datasets(clock: Clock) -> None:
 
 def test_one_dataset_has_its_name(clock: Clock) -> None:
     assert of(stream("chat", 100)).line().startswith("chat: 0/100 prompts")
+
+
+@pytest.mark.parametrize("halt", [{"paused": True}, {"seats": []}, {"seats": [SimpleNamespace(state=State.LOST)]}])
+def test_nobody_knows_the_end_while_nothing_is_sent(clock: Clock, halt: dict[str, Any]) -> None:
+    chat = stream("chat", 100)
+    shown = of(chat)
+    shown.line()
+    clock.now = 10.0
+    answered(chat, 20)
+    assert shown.line().endswith("40s left")
+    vars(shown._loop).update(halt)
+    assert shown.line().endswith("– left")
 
 
 def test_what_has_reached_its_budget_keeps_nobody_from_knowing_the_end(clock: Clock) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmill.engines.protocol import Load
+from draftmill.mill import seat as seats
 from draftmill.mill.forecast import Forecast
 from draftmill.mill.governor import MOST, START, Governor, Signals, Speeds
 from draftmill.mill.growth import Growth
@@ -88,6 +89,19 @@ def test_what_it_decides(changes: dict[str, Any], cap: int, ceiling: int, reason
     decision = governor().decide(msgspec.structs.replace(CALM, **changes))
     assert (decision.cap, decision.ceiling) == (cap, ceiling)
     assert decision.reason.startswith(reason) and bool(decision.reason) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "bound"),
+    [
+        ({"queued": 5, "binds": False}, "5 wait in its queue, where 4 may"),
+        ({"growth": growing(1000, 40), "kv_used": 99_000}, "what its KV cache has room for until they have ended"),
+        ({"running": 0, "in_flight": 0, "binds": False}, "more at once would generate no faster, as far as is known"),
+        ({"draining": True}, ""),
+    ],
+)
+def test_it_says_what_bounds_what_is_in_flight(changes: dict[str, Any], bound: str) -> None:
+    assert governor().decide(msgspec.structs.replace(CALM, **changes)).bound == bound
 
 
 @pytest.mark.parametrize(
@@ -234,6 +248,23 @@ def test_a_seat_follows_its_governor_and_a_number_fixes_it() -> None:
         ("cap", "scripted", "32 at once: room at the start in 100000 tokens of KV cache"),
         ("cap", "scripted", "31 at once: 3 thrown back for want of KV cache"),
     ]
+
+
+def test_what_may_be_in_flight_is_told_where_it_has_moved_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a quarter of what was told last, and not oftener than once a minute."""
+    told: list[str] = []
+    now = 1000.0
+    monkeypatch.setattr(seats.clock, "now", lambda: now)
+    engine = ScriptedEngine(kv_tokens=100_000)
+    spec = EngineSpec.model_validate({"url": "http://127.0.0.1:1"})
+    seat = Seat(engine, spec, engine._identity, lambda kind, subject, message: told.append(message))
+    seat.begin(growing(3000))
+    for seconds, in_flight in ((5, 20), (60, 20), (1, 10), (59, 18), (60, 10)):
+        now += seconds
+        seat.in_flight = in_flight
+        seat.govern(Load(in_flight, 0, 99_900, 100_000, 1e-6), growing(3000, in_flight), draining=False)
+    room = "at once: what its KV cache has room for until they have ended"
+    assert [line for line in told[1:] if "at the start" not in line] == [f"19 {room}", f"9 {room}"]
 
 
 def benchmark() -> ModuleType:

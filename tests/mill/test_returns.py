@@ -63,7 +63,7 @@ def test_a_refused_key_stops_the_run_and_blames_no_prompt(tmp_path: Path) -> Non
     run = Milled(tmp_path, {"a": prompts(10)})
     engine = ScriptedEngine(lambda _: SetupFault("scripted: 401 the key is refused"))
     assert run.run(engine) is Ending.FAILED
-    assert run.loop and run.loop.error and "paused: scripted: 401 the key is refused" in run.loop.error.message
+    assert run.loop and run.loop.error and "paused: 401 the key is refused" in run.loop.error.message
     assert run.standing().tally().owed == 10 and not list(read_failures(run.folder("a").errors))
 
 

@@ -119,10 +119,25 @@ def test_what_an_engine_has_goes_on_at_the_others_when_it_is_taken_out(tmp_path:
         assert len(leaving.requests) == sent
 
     run = steer(tmp_path, world, [A, B], 20, during)
+    assert ("leaves", "scripted", "taken out of the run; what it has goes on at the others") in world.told
     whole = [line for line in lines(run) if not line.get("partial")]
     assert len(whole) == 20 and all(line["output_ids"] == WHOLE for line in whole)
     assert sum(line.get("continued", 0) > 0 for line in whole) == 4
     assert not any(line.get("redrawn") for line in whole)
+
+
+def test_the_last_engine_leaves_to_no_others(tmp_path: Path) -> None:
+    world = World({A.url or "": Growing(), B.url or "": Growing()})
+
+    async def during(loop: Loop, roster: Roster) -> None:
+        await until(lambda: bool(loop._calls))
+        roster.want([])
+        await until(lambda: not loop.seats)
+        roster.want([A])
+
+    steer(tmp_path, world, [A, B], 20, during)
+    wheres = [message.partition("goes on ")[2] for kind, _, message in world.told if kind == "leaves"]
+    assert set(wheres) <= {"at the others", "once an engine is put in"} and wheres[-1] == "once an engine is put in"
 
 
 def test_calls_of_an_engine_that_gives_no_beginnings_are_let_go_and_drawn_again(tmp_path: Path) -> None:

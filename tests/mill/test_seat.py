@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from draftmill.engines.protocol import Identity
@@ -32,5 +34,9 @@ def test_slots_with_contexts_of_their_own_are_all_used_from_the_start(kind: str,
     seat = Seat(ScriptedEngine(), EngineSpec(url="http://127.0.0.1:1"), identity, lambda *_: None)
     growth = Growth()
     growth.newcomer(Forecast(10_000), 500)  # answers of 10,000 tokens, by the limit; the context cuts them long before
-    seat.begin(growth)
+
+    async def begin() -> None:
+        seat.begin(growth)
+
+    asyncio.run(begin())
     assert seat.ceiling == cap

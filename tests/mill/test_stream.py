@@ -100,3 +100,13 @@ def test_a_budget_that_changes_while_it_runs(tmp_path: Path) -> None:
     assert list(sent(many)) == [] and many.resumed.surplus == 25
     many.set_budget(None)
     assert [p.position for p in sent(many)] == [57, 58, 59]
+
+
+def test_it_says_where_how_far_was_sent_is_lost(tmp_path: Path) -> None:
+    assert not stream(tmp_path, {}, None).unmarked  # nothing was sent
+    assert stream(tmp_path, {0: 5, 1: 5}, None).unmarked
+    assert not stream(tmp_path, dict.fromkeys(range(60), 5), None).unmarked  # nothing is owed
+    begun = stream(tmp_path, {}, None)
+    list(sent(begun))
+    begun.mark_sent()
+    assert not stream(tmp_path, {0: 5, 1: 5}, None).unmarked

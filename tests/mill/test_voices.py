@@ -165,6 +165,13 @@ def test_one_that_joins_is_held_against_one_that_left() -> None:
         room.compare(late)
 
 
+def test_one_that_left_and_joins_again_is_counted_once() -> None:
+    room = Room()
+    room.compare(Speaker("a"), Speaker("b"))
+    room.compare(Speaker("a"))  # another object, as after it was put in again
+    assert room.told[-1][2].startswith("the same as the other engine's,")
+
+
 def test_two_that_join_at_once_are_held_against_each_other() -> None:
     room, first = Room(), Speaker("first")
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from draftmill.cli.console import count, duration, label, table
 from draftmill.mill.loop import Loop
+from draftmill.mill.seat import State
 
 PLAIN_EVERY = 10.0  # seconds between two plain lines at first: a log of days is not filled with them
 _SELDOM_FROM, _SELDOM = 12, 60.0  # lines after which they come so many seconds apart
@@ -86,7 +87,8 @@ class Progress:
         )
         tokens = before.counting_tokens + stream.counted
         prompt_rate, token_rate = self._rates(index)
-        left = (stream.end - done) / prompt_rate if prompt_rate else None
+        goes_on = not self._loop.paused and any(seat.state is State.OPEN for seat in self._loop.seats)
+        left = (stream.end - done) / prompt_rate if prompt_rate and goes_on else None
         if budget and token_rate and left is not None:
             counted_rate = token_rate * stream.counted / stream.tokens
             left = min(left, max(0.0, budget - tokens) / counted_rate)

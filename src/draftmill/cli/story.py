@@ -21,7 +21,6 @@ _LOUD = {
     "suspect": "red",
     "fault": "red",
     "absent": "yellow",
-    "cap": "yellow",
     "unheard": "yellow",
     "ends": "yellow",
     "restarted": "yellow",

@@ -12,12 +12,15 @@ _MARK = struct.Struct("<Q")
 
 
 class SentMark:
-    """``before``: the first position that no earlier start has sent. A disk that takes no mark stops nothing."""
+    """``before``: the first position that no earlier start has sent; ``known``: whether there is a mark that says so.
+    A disk that takes no mark stops nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
-        self._next = self._written = self.before = _read(path)
+        found = _read(path)
+        self.known = found is not None
+        self._next = self._written = self.before = found or 0
 
     def reach(self, position: int) -> None:
         """This position is sent once the mark is written."""
@@ -38,9 +41,9 @@ class SentMark:
             self._file = None
 
 
-def _read(path: Path) -> int:
+def _read(path: Path) -> int | None:
     try:
         (position,) = _MARK.unpack(path.read_bytes()[: _MARK.size])
     except (OSError, struct.error):
-        return 0
+        return None
     return int(position)

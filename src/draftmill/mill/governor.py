@@ -53,13 +53,14 @@ class Signals(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """``ceiling``: the most that may be in flight until the next look, in ``look`` seconds. ``reason``: what there is
-    to be told, or ""."""
+    """``ceiling``: the most that may be in flight until the next look, in ``look`` seconds; ``bound``: what keeps it
+    there. ``reason``: what there is to be told, or ""."""
 
     cap: int
     ceiling: int
     reason: str = ""
     look: float = LOOK
+    bound: str = ""
 
 
 class Speeds:
@@ -129,13 +130,20 @@ class Governor:
         if not s.draining:
             self._since += s.seconds
             reason = self._learn(s, free) or self._grow(s)
-        return Decision(self.cap, self._ceiling(s, free), reason, _look(s))
+        ceiling, bound = self._ceiling(s, free)
+        return Decision(self.cap, ceiling, reason, _look(s), "" if s.draining else bound)
 
-    def _ceiling(self, s: Signals, free: int | None) -> int:
-        more = max(_FEW, int(_WAIT * s.running)) - s.queued if s.in_flight else self.cap
+    def _ceiling(self, s: Signals, free: int | None) -> tuple[int, str]:
+        """The most in flight, and what bounds it."""
+        bounds = [(self.cap, "more at once would generate no faster, as far as is known")]
+        if s.in_flight:
+            few = max(_FEW, int(_WAIT * s.running))
+            bounds.append((s.in_flight + few - s.queued, f"{s.queued} wait in its queue, where {few} may"))
         if free is not None:
-            more = min(more, s.growth.room(free, self.margin))
-        return max(1, min(self.cap, s.in_flight + more))
+            room = s.growth.room(free, self.margin)
+            bounds.append((s.in_flight + room, "what its KV cache has room for until they have ended"))
+        ceiling, bound = min(bounds)
+        return max(1, ceiling), bound
 
     def _learn(self, s: Signals, free: int | None) -> str:
         """Take in what was thrown back. Returns what is worth telling."""

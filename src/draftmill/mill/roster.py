@@ -8,7 +8,7 @@ from draftmill.errors import DraftmillError, EngineError
 from draftmill.mill import clock
 from draftmill.mill.loop import Loop
 from draftmill.mill.mishaps import Mishaps
-from draftmill.mill.seat import Seat
+from draftmill.mill.seat import Seat, State
 from draftmill.recipe import EMBEDDED, EngineSpec
 
 _AGAIN_SECONDS = 15.0  # after which an engine that did not answer is tried again
@@ -94,7 +94,9 @@ class Roster:
         self._seated[name] = spec, await self._take(spec)
 
     async def _leave(self, name: str, seat: Seat, loop: Loop) -> None:
-        self._tell("leaves", seat.engine.name, "taken out of the run; what it has goes on at the others")
+        alone = all(other is seat or other.state is State.LEAVING for other in loop.seats)
+        where = "once an engine is put in" if alone else "at the others"
+        self._tell("leaves", seat.engine.name, f"taken out of the run; what it has goes on {where}")
         await loop.leave(seat)
         try:
             await self._release(seat)

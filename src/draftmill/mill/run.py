@@ -329,6 +329,9 @@ class Run:
         if stream.journal.repaired:
             cut = f"{stream.journal.repaired} bytes of a line that was never whole were cut off its journal"
             self.note("repaired", dataset.name, cut)
+        if stream.unmarked:
+            lost = "its file `sent` is gone: what was in flight when the run ended last"
+            self.note("unmarked", dataset.name, f"{lost} may be drawn again without being marked as such")
         return stream
 
     def _rendered(self, tokenizer: Tokenizer) -> Iterator[str]:

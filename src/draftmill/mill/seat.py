@@ -19,6 +19,8 @@ _PROBE_EVERY = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between probes of a l
 _FAILURES = 8  # calls in a row without one answer: after that one call at a time is enough to ask again
 _TRIAL_SECONDS = 60.0  # that a server which stood still gets for one token, before it is asked again
 _REFUSAL_PAUSE = 1.0  # seconds in which a full server gets nothing new
+# What the governor lets be in flight moves at every look: it is told where it is so far from what was told last
+_FAR, _SELDOM = 0.25, 60.0  # as a share; in seconds
 
 
 class State(Enum):
@@ -55,6 +57,7 @@ class Seat:
         self.look = LOOK  # in so many seconds
         self._full_until = 0.0
         self._sampled: tuple[float, int] | None = None  # when, and the server's count of preemptions then
+        self._told = (0.0, self.cap)  # when, and what was told of how many at once
         self._tell = tell
         self._mishaps = Mishaps(tell)
         self._probing: asyncio.Task[None] | None = None
@@ -124,8 +127,11 @@ class Seat:
         refused = self._ceiling < self.cap  # then it rises by the answers that come, as before
         self.cap, self._governed, self.look = decision.cap, decision.ceiling, decision.look
         self._ceiling = min(self._ceiling, self.cap) if refused else float(self.cap)
-        if decision.reason:
-            self._tell("cap", self.engine.name, f"{self.ceiling} at once: {decision.reason}")
+        now, (then, before) = clock.now(), self._told
+        moved = now - then >= _SELDOM and abs(self.ceiling - before) > _FAR * before
+        if why := decision.reason or (moved and decision.bound):
+            self._told = now, self.ceiling
+            self._tell("cap", self.engine.name, f"{self.ceiling} at once: {why}")
 
     def answered(self) -> None:
         """A good reply: after a refusal the ceiling rises again, by one for each round of answers."""

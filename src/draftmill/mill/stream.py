@@ -33,7 +33,7 @@ class Stream:
     their tokens, those under way with what is expected of an answer that is already so long. ``tokens`` are those
     generated in this start, ``counted`` those of them (and of their prompts) that the budget counts. With a
     ``dialogue`` each prompt may be the first turn of a conversation, of ``most_turns`` at most: that is one position,
-    whose turns' tokens count together.
+    whose turns' tokens count together. ``unmarked``: earlier starts have sent, and how far they did is lost.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Stream:
         self._taken = 0  # prompts that ``next`` gave, and their tokens
         self._taken_tokens = 0
         self._unsent = self._unsent_at_start = standing.owed_before(self.end)
+        self.unmarked = bool(self._unsent) and standing.highest > 0 and not self._mark.known
         self._known = 0  # what the answered positions before the pointer hold of the budget
         self._heads = Heads(folder.prompts, standing.prompt_offsets)
         self._pointer = 0

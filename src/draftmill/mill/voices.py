@@ -114,7 +114,8 @@ class Voices:
                     )
             for voice in found.values():
                 self._refuse_change(voice)
-            if others := [*filter(None, (_others(len(known)), "those of earlier starts" if self._earlier else ""))]:
+            number = len({voice.engine for voice in known.values()})  # one that left and came again is one
+            if others := [*filter(None, (_others(number), "those of earlier starts" if self._earlier else ""))]:
                 for voice in found.values():
                     apart = max(distance(voice, other) for other in [*known.values(), *self._earlier])
                     self._tell("weights", voice.engine, f"the same as {' and '.join(others)}, within {apart:.4f} nats")

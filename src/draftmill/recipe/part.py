@@ -1,6 +1,6 @@
 """What every part of a recipe is: frozen, without unknown keys."""
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator, model_validator
 
 _NUMBERS = (int, float, int | None, float | None)  # YAML reads `yes` and `on` as true, which Python counts as 1
 
@@ -21,6 +21,8 @@ class Part(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth(cls, value: object, info: ValidationInfo) -> object:
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in _NUMBERS:
+        field = cls.model_fields[info.field_name or ""]
+        judges = any(isinstance(each, BeforeValidator) for each in field.metadata)  # by itself: `off` may be a value
+        if isinstance(value, bool) and field.annotation in _NUMBERS and not judges:
             raise ValueError("is no number (YAML reads yes and on as true)")
         return value
