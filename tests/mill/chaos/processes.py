@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from draftmill.engines.simulated import Answers, Draw, Lengths
+from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder
+from draftmill.ledger.rows import lost
 from draftmill.ledger.standing import load_standing
 from tests.cli.command import command, environment, with_file_limit, write_jsonl, write_recipe
 from tests.journal.power import last_newline, tear
@@ -214,10 +216,18 @@ class _Round:
         )
 
     def _tear(self) -> None:
-        """Damage the end of files by hand, as no kill can be made to on demand."""
+        """Damage the end of files by hand, as no kill can be made to on demand. A journal whose only answer that would
+        cut off, after a row was built of it, is spared: a start refuses to draw all of it again."""
         for path in sorted(self.run.glob("d*/*.jsonl")):
             if path.name in ("raw_responses.jsonl", "errors.jsonl") and self.draw.random() < 0.5:
-                self.outcome.struck[tear(path, self.draw) or "nothing torn"] += 1
+                before, folder = path.read_bytes(), DatasetFolder(path.parent)
+                torn = tear(path, self.draw) or "nothing torn"
+                try:
+                    lost(folder, load_standing(folder))
+                except StorageError:
+                    path.write_bytes(before)
+                else:
+                    self.outcome.struck[torn] += 1
         self._keep()
         self._look()
 
