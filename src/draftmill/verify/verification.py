@@ -7,7 +7,7 @@ import msgspec
 
 from draftmill.errors import EngineError
 from draftmill.journal.files import replacing
-from draftmill.verify.checks import CHECKS, Severity, passes
+from draftmill.verify.checks import CHECKS, Check, Severity, passes
 from draftmill.verify.likeness import Judged
 from draftmill.verify.model import Model
 from draftmill.verify.tally import Example
@@ -104,12 +104,18 @@ def results(
                 threshold,
                 above,
                 check.means,
-                check.do,
+                _advice(wholes, check),
                 {name: number for name, number in numbers.items() if number},
                 examples[:3],
             )
         )
     return found
+
+
+def _advice(wholes: list[Whole], check: Check) -> str:
+    """What to do about a check's findings, by each dataset that has some."""
+    said = [w.advice.get(check.name, check.do) for w in wholes if w.tally.found.get(check.name)]
+    return "; ".join(dict.fromkeys(said)) or check.do
 
 
 def write(verification: Verification, path: Path) -> None:
