@@ -12,7 +12,7 @@ from draftmill import recipe as recipes
 from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
-from draftmill.ledger.control import PAUSED
+from draftmill.ledger.control import PAUSED, steer
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
@@ -263,7 +263,7 @@ def test_thinking_on_the_channels_of_gpt_oss(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
-    folder = begin(tmp_path, {"name": "d"})
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b"])
     append(folder.events, event(NOW - 50, "milling"), event(NOW - 40, "absent", "http://b", "does not answer"))
     append(
         folder.events, event(NOW - 30, "lost", "http://a", "reset"), event(NOW - 20, "leaves", "http://c", "taken out")
@@ -273,6 +273,25 @@ def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
     assert engines.keys() == {"http://a", "http://b"}
     assert (engines["http://a"].state, engines["http://a"].why, engines["http://a"].running) == ("lost", "reset", None)
     assert engines["http://b"].state == "absent"
+
+
+def test_an_engine_that_has_never_answered(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b:1"])
+    said = "goes on without an engine until it answers: no server answers at http://b:1: Connection refused"
+    append(folder.events, event(NOW - 20, "absent", "run", said), event(NOW - 10, "milling"))
+    append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
+    figures = watch(folder).refresh()
+    assert [(e.name, e.state) for e in figures.engines] == [("http://e", "open"), ("http://b:1", "absent")]
+    first = diagnose(figures)[0]
+    assert (first.level, first.subject) == (Level.WARN, "http://b:1")
+    assert first.message == "engine absent: http://b:1: Connection refused; the others go on"
+    assert first.advice.endswith(f"draftmill control {tmp_path} --no-engine http://b:1")
+    steer(folder, engines={"http://b:1": False})
+    assert [e.name for e in watch(folder).refresh().engines] == ["http://e"], "taken out before it ever answered"
+    folder.control.unlink()
+    append(folder.events, event(NOW - 4, "joins", "http://b:1", "8 at once to begin with"))
+    append(folder.load, load(NOW - 3, "http://b:1"))
+    assert {e.state for e in watch(folder).refresh().engines} == {"open"}
 
 
 def test_a_server_that_draftmill_keeps_is_told_apart(tmp_path: Path) -> None:
@@ -348,7 +367,7 @@ def test_damage_that_was_made_up_for_keeps_no_run_from_being_complete(tmp_path: 
 
 
 def test_what_was_wrong_with_an_engine_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
-    folder = begin(tmp_path, {"name": "d"})
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b"])
     append(folder.events, event(NOW - 90, "milling"), event(NOW - 80, "lost", "http://e", "reset"))
     append(folder.events, event(NOW - 20, "absent", "http://b", "does not answer"), event(NOW - 10, "milling"))
     append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))

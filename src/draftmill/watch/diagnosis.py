@@ -269,6 +269,9 @@ def _down(run: RunFigures) -> Iterator[Finding]:
         advice = "restart the server: the run waits (`--patience`), and answers are continued, not drawn again"
         if e.state == "paused":
             advice = "its setup refuses us: mend what it names (key, path, sampling value)"
+        elif e.state == "absent" and not e.kept:
+            out = f"draftmill control {quote(run.path)} --no-engine {quote(e.name)}"
+            advice = f"start it, and it is taken in as soon as it answers; or take it out: {out}"
         elif e.kept:
             advice = f"wait: draftmill starts it again, and answers are continued, not drawn again; see {e.kept}"
         message = f"{what}: {e.name}: {e.why or 'does not answer'}; {rest}"
