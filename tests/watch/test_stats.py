@@ -172,6 +172,18 @@ def test_silence_is_told_apart_from_an_end(tmp_path: Path) -> None:
     assert watch(folder, NOW - 490).refresh().phase is Phase.GONE
 
 
+def test_a_start_that_died_before_it_generated_anything_is_told(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"}, {"name": "e"})
+    append(folder.events, event(NOW - 500, "start"))
+    holder = {"pid": 2**22 + 1, "host": os.uname().nodename, "since": "", "command": "draftmill prepare r.yaml"}
+    folder.lock.write_text(json.dumps(holder))
+    assert diagnose(watch(folder).refresh())[0].level is Level.INFO
+    folder.lock.write_text(json.dumps(holder | {"command": "draftmill run r.yaml --out x"}))
+    first = diagnose(watch(folder).refresh())[0]
+    assert first.level is Level.WARN and first.advice.endswith("again: it says what stops it")
+    assert first.message.startswith("not started: the last start ended before it generated anything")
+
+
 def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "d"})
     append(folder.events, event(NOW - 500, "start"), event(NOW - 400, "prepared", "d"))
@@ -363,7 +375,7 @@ def test_damage_that_was_made_up_for_keeps_no_run_from_being_complete(tmp_path: 
     append(folder.dataset("d").journal, completion(1))
     settle(folder, "d")
     levels = {finding.verdict: finding.level for finding in diagnose(watch(folder).refresh())}
-    assert levels == {Verdict.UNREAD: Level.WARN, Verdict.ENDED: Level.GOOD}
+    assert list(levels.items()) == [(Verdict.ENDED, Level.GOOD), (Verdict.UNREAD, Level.INFO)]
 
 
 def test_what_was_wrong_with_an_engine_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
@@ -386,7 +398,7 @@ def test_figures_are_json(tmp_path: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageFault, match="no run lies there"):
+    with pytest.raises(UsageFault, match="holds no run"):
         RunWatch(tmp_path / "nothing")
 
 

@@ -12,6 +12,7 @@ from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, duration, gigabytes, many
 
 _ALL = "every prompt that was asked for is settled"  # mill.loop.Ending.DONE
+_STARTS = ("run", "quickstart")  # verbs that generate
 _FEW = 3  # of anything that says nothing yet
 _HEARD = 5.0  # seconds since an engine's last figures that are worth telling
 _STILL = 120.0  # seconds without one token
@@ -30,7 +31,13 @@ def diagnose(run: RunFigures) -> list[Finding]:
     found = [finding for rule in _RULES for finding in rule(run)]
     if not found:
         found = [Finding(Verdict.STARTING, Level.INFO, "run", "nothing has been seen of its engines yet")]
-    return sorted(found, key=lambda finding: list(Level).index(finding.level))
+    return sorted(found, key=_rank)
+
+
+def _rank(finding: Finding) -> tuple[bool, int]:
+    """By its level; lines that are settled come behind all else."""
+    settled = finding.verdict is Verdict.UNREAD and finding.level is Level.INFO
+    return settled, list(Level).index(finding.level)
 
 
 # the run
@@ -43,6 +50,17 @@ def _again(run: RunFigures, does: str) -> str:
     if gone := [d.name for d in run.datasets if d.lost]:
         return f"restore {run.path}/{gone[0]}/raw_responses.jsonl: its answers are gone, and would be drawn anew"
     return f"run {run.again} again: {does}"
+
+
+def _verb(run: RunFigures) -> str:
+    """What the last start was: ``run`` of ``draftmill run r.yaml``."""
+    return [*run.command.split(), "", ""][1]
+
+
+def _part(run: RunFigures) -> str:
+    """The options that kept the last start from answering everything."""
+    given = [word.partition("=")[0] for word in run.command.split()] if _verb(run) in _STARTS else []
+    return " and ".join(f"`{option}`" for option in ("--limit", "--only") if option in given)
 
 
 def _phase(run: RunFigures) -> Iterator[Finding]:
@@ -58,7 +76,9 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             yield Finding(Verdict.GONE, Level.BAD, "run", message, again)
         case Phase.ENDED if owed and run.ending == _ALL:
             message = f"ended: every prompt that it was to answer is settled, {many(owed, 'prompt')} of all still owed"
-            advice = "run it without `--limit` (or `--only`): it goes on where it stopped"
+            advice = _again(run, "they are answered then")
+            if part := _part(run):
+                advice = f"run it without {part}: it goes on where it stopped"
             yield Finding(Verdict.ENDED, Level.WARN, "run", message, advice)
         case Phase.ENDED if owed:
             message = f"ended ({run.ending}): {many(owed, 'prompt')} still owed"
@@ -70,7 +90,13 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             if run.total.answers:
                 there = f"{many(run.total.answers, 'answer')} already there"
                 there += f", {many(owed, 'prompt')} owed" if owed else ""
-            yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
+            died = run.phase is Phase.NEW and run.held is False and _verb(run) in _STARTS
+            if died:  # an end is noted by starts alone that generated
+                there = f"the last start ended before it generated anything; {there}"
+                if run.disk and run.disk.free < _LEAST_DISK:
+                    there += f"; only {gigabytes(run.disk.free)} of the disk are free"
+            level, advice = (Level.WARN, _again(run, "it says what stops it")) if died else (Level.INFO, "")
+            yield Finding(Verdict.STARTING, level, "run", f"{run.phase.value}: {there}", advice)
         case Phase.FILES:
             message = f"no run of this version: its files hold {many(run.total.answers, 'answer')}"
             if not run.datasets:
@@ -239,11 +265,17 @@ def _limit(d: DatasetFigures) -> str:
 
 
 def _unread(run: RunFigures) -> Iterator[Finding]:
+    settled = [u for d in run.datasets if d.counting is not None and d.owed == 0 for u in d.unread]
     for unread in run.unread:
         message = (
             f"{unread.file}: {many(unread.lines, 'line')} not understood, line {unread.first} first: {unread.reason}"
         )
         advice = "they are counted nowhere; look at that line, and tell us if a version of draftmill wrote it"
+        if unread in settled:
+            advice = "nothing is to be done, but was the disk in order?"
+            message += "; nothing is owed for it, since what it stood for was settled without it"
+            yield Finding(Verdict.UNREAD, Level.INFO, "run", message, advice)
+            continue
         yield Finding(Verdict.UNREAD, Level.WARN, "run", message, advice)
 
 
