@@ -106,7 +106,7 @@ def test_an_answer_that_differs_is_told_with_the_journals_line_and_which_of_the_
         save(d / "tokenized_data.jsonl", rows)
     found = {r.name: r for r in verify_run(run, workers=1).checks}["row-answer"]
     journal, at = f"{d / 'raw_responses.jsonl'}:{number}", row["prompt_tokens"] + 1
-    named = f"{journal} has another one for position {row['position']}, turn 0, from id {at} of the row on"
+    named = f"{journal} has another answer for position {row['position']}, turn 0, from id {at} of the row on"
     who = {"journal": "the journal was changed", "row": "the row was changed", "both": "is not known"}[changed]
     (example,) = found.examples
     assert example.remark.startswith(named) and example.remark.endswith(who)

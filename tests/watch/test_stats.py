@@ -182,6 +182,10 @@ def test_a_start_that_died_before_it_generated_anything_is_told(tmp_path: Path) 
     first = diagnose(watch(folder).refresh())[0]
     assert first.level is Level.WARN and first.advice.endswith("again: it says what stops it")
     assert first.message.startswith("not started: the last start ended before it generated anything")
+    append(folder.dataset("d").journal, completion(0))
+    settle(folder, "d")
+    assert "1 answer already there" in diagnose(watch(folder).refresh())[0].message, "adopted, and rows made of it"
+    assert diagnose(watch(folder).refresh())[0].level is Level.INFO
 
 
 def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:

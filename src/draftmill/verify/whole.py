@@ -104,7 +104,7 @@ def against_ledger(whole: Whole, ledgered: Ledgered, culprit: Callable[[], Culpr
         check = "re-tokenised" if other.same_text else "swapped-answer" if other.hash in own else "row-answer"
         remark = ""
         if tally.shows(check):
-            remark = f"{ledgered.line(other.place)} has another one for {ledgered.named(other.place)}"
+            remark = f"{ledgered.line(other.place)} has another answer for {ledgered.named(other.place)}"
             remark += f", from id {other.at} of the row on; {_CULPRITS[culprit()]}"
         if check not in tally.found and (advice := _differing(ledgered.line(other.place), culprit())):
             whole.advice[check] = advice

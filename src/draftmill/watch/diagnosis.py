@@ -57,6 +57,12 @@ def _verb(run: RunFigures) -> str:
     return [*run.command.split(), "", ""][1]
 
 
+def _died(run: RunFigures) -> bool:
+    """Whether the last start ended before it generated anything. One that found nothing to do wrote its rows."""
+    over = run.phase is Phase.NEW and run.held is False and _verb(run) in _STARTS
+    return over and not any(d.written for d in run.datasets)
+
+
 def _part(run: RunFigures) -> str:
     """The options that kept the last start from answering everything."""
     given = [word.partition("=")[0] for word in run.command.split()] if _verb(run) in _STARTS else []
@@ -90,8 +96,7 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             if run.total.answers:
                 there = f"{many(run.total.answers, 'answer')} already there"
                 there += f", {many(owed, 'prompt')} owed" if owed else ""
-            died = run.phase is Phase.NEW and run.held is False and _verb(run) in _STARTS
-            if died:  # an end is noted by starts alone that generated
+            if died := _died(run):
                 there = f"the last start ended before it generated anything; {there}"
                 if run.disk and run.disk.free < _LEAST_DISK:
                     there += f"; only {gigabytes(run.disk.free)} of the disk are free"
