@@ -182,6 +182,11 @@ def test_a_start_that_died_before_it_generated_anything_is_told(tmp_path: Path) 
     first = diagnose(watch(folder).refresh())[0]
     assert first.level is Level.WARN and first.advice.endswith("again: it says what stops it")
     assert first.message.startswith("not started: the last start ended before it generated anything")
+    bare = RunFolder(tmp_path / "bare")  # the disk was full before its settings were written
+    bare.create()
+    bare.lock.write_bytes(folder.lock.read_bytes())
+    first = diagnose(watch(bare).refresh())[0]
+    assert "ended before it had prepared anything" in first.message and first.advice.startswith("run the same")
     append(folder.dataset("d").journal, completion(0))
     settle(folder, "d")
     assert "1 answer already there" in diagnose(watch(folder).refresh())[0].message, "adopted, and rows made of it"

@@ -13,6 +13,7 @@ from draftmill.watch.words import count, duration, gigabytes, many
 
 _ALL = "every prompt that was asked for is settled"  # mill.loop.Ending.DONE
 _STARTS = ("run", "quickstart")  # verbs that generate
+_SAYS = "it says what stops it"
 _FEW = 3  # of anything that says nothing yet
 _HEARD = 5.0  # seconds since an engine's last figures that are worth telling
 _STILL = 120.0  # seconds without one token
@@ -59,8 +60,16 @@ def _verb(run: RunFigures) -> str:
 
 def _died(run: RunFigures) -> bool:
     """Whether the last start ended before it generated anything. One that found nothing to do wrote its rows."""
-    over = run.phase is Phase.NEW and run.held is False and _verb(run) in _STARTS
+    over = run.phase in (Phase.NEW, Phase.FILES) and run.held is False and _verb(run) in _STARTS
     return over and not any(d.written for d in run.datasets)
+
+
+def _start_over(run: RunFigures, before: str, again: str) -> Finding:
+    """Of a start that died; its own words are not in the folder, but a full disk shows."""
+    message = f"{Phase.NEW.value}: the last start ended before {before}"
+    if run.disk and run.disk.free < _LEAST_DISK:
+        message += f"; only {gigabytes(run.disk.free)} of the disk are free"
+    return Finding(Verdict.STARTING, Level.WARN, "run", message, again)
 
 
 def _part(run: RunFigures) -> str:
@@ -96,12 +105,14 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             if run.total.answers:
                 there = f"{many(run.total.answers, 'answer')} already there"
                 there += f", {many(owed, 'prompt')} owed" if owed else ""
-            if died := _died(run):
-                there = f"the last start ended before it generated anything; {there}"
-                if run.disk and run.disk.free < _LEAST_DISK:
-                    there += f"; only {gigabytes(run.disk.free)} of the disk are free"
-            level, advice = (Level.WARN, _again(run, "it says what stops it")) if died else (Level.INFO, "")
-            yield Finding(Verdict.STARTING, level, "run", f"{run.phase.value}: {there}", advice)
+            if _died(run):
+                yield _start_over(run, f"it generated anything; {there}", again=_again(run, _SAYS))
+            else:
+                yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
+        case Phase.FILES if _died(run) and not run.datasets:  # nothing was fixed yet that would have to be restored
+            yield _start_over(
+                run, "it had prepared anything", again=f"run the same `draftmill run` command again: {_SAYS}"
+            )
         case Phase.FILES:
             message = f"no run of this version: its files hold {many(run.total.answers, 'answer')}"
             if not run.datasets:
