@@ -106,7 +106,8 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
                 there = f"{many(run.total.answers, 'answer')} already there"
                 there += f", {many(owed, 'prompt')} owed" if owed else ""
             if _died(run):
-                yield _start_over(run, f"it generated anything; {there}", again=_again(run, _SAYS))
+                before = "it generated anything" + (f"; {there}" if run.total.answers else "")
+                yield _start_over(run, before, again=_again(run, _SAYS))
             else:
                 yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
         case Phase.FILES if _died(run) and not run.datasets:  # nothing was fixed yet that would have to be restored
