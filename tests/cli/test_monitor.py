@@ -62,7 +62,7 @@ def test_json(folder: RunFolder) -> None:
 
 def test_bad_input(tmp_path: Path) -> None:
     gone = draftmill("monitor", tmp_path / "no")
-    assert gone.returncode == 2 and "no run lies there" in gone.stderr
+    assert gone.returncode == 2 and "holds no run" in gone.stderr
     log = draftmill("monitor", tmp_path, "--log", "http://e:1=nothing.log", "--once")
     assert log.returncode == 2 and "nothing.log: no log lies there" in log.stderr
 

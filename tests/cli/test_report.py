@@ -58,6 +58,7 @@ def test_bad_input(folder: RunFolder, tmp_path: Path) -> None:
     assert same.returncode == 2 and not (tmp_path / "x.json").exists()
     nowhere = in_process("report", folder.path, "--out", tmp_path / "no" / "x.html")
     assert nowhere.returncode == 1 and not (tmp_path / "no").exists()
+    assert "no/x.json: cannot be written" in nowhere.stderr and "--out" in nowhere.stderr
 
 
 @pytest.mark.embedded

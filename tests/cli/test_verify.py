@@ -1,12 +1,18 @@
 """``draftmill verify`` as a user runs it."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from draftmill.cli.console import result
+from draftmill.cli.verify import show
 from draftmill.render import tokenizer as tokenizers
+from draftmill.verify.tally import Tally
+from draftmill.verify.verification import Verification, results
+from draftmill.verify.whole import Whole
 from tests.cli.command import KEY, in_process, write_jsonl, write_recipe
 from tests.conftest import EmbeddedServer
 from tests.verify.test_corruptions import Clean, clean  # noqa: F401  a fixture of the session
@@ -79,6 +85,25 @@ def test_a_run_keeps_its_verification(clean: Clean) -> None:  # noqa: F811
     assert kept["passed"] == (done.returncode == 0)
     assert {"name", "severity", "count", "share", "threshold", "message", "examples"} <= kept["checks"][0].keys()
     assert sum(kept["rows"].values()) == sum(rows for rows, _ in kept["lanes"].values())
+
+
+def test_what_was_found_is_told_where_it_cannot_be_kept(clean: Clean, tmp_path: Path) -> None:  # noqa: F811
+    shutil.copytree(clean.run, tmp_path / "run", ignore=shutil.ignore_patterns("verification.json"))
+    (tmp_path / "run" / "verification.json").mkdir()  # nobody can write that, root neither
+    done = in_process("verify", tmp_path / "run", "--workers", 1, "--threshold", "truncated=1000000")
+    assert (done.returncode == 0) == ("nothing is above its threshold" in done.stdout)
+    said = " ".join(done.stdout.split())
+    assert f"{tmp_path}/run/verification.json: cannot be written" in said and ".tmp" not in said + done.stderr
+
+
+def test_the_dataset_that_is_above_is_named_where_all_together_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    made = [Whole(name, Tally(rows, {"truncated": cut})) for name, rows, cut in (("chat", 200, 41), ("code", 141, 27))]
+    (found,) = (r for r in results(made, {}, {}, {}, {}) if r.name == "truncated")
+    assert (found.above, found.over, f"{found.share:.2%}") == (True, {"chat": 0.205}, "19.94%")
+    rows = {whole.name: whole.tally.rows for whole in made}
+    with result(json=False):
+        show(Verification("0", "run", rows, 0, 0, 0.0, False, [found], {}, {}, {}))
+    assert "above in chat: 20.50%" in capsys.readouterr().out
 
 
 @pytest.mark.embedded

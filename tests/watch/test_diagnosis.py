@@ -450,11 +450,25 @@ SITUATIONS: dict[str, tuple[RunFigures, Verdict, Level, str, str]] = {
         "",
     ),
     "all that a limit let through": (
-        run(phase=Phase.ENDED, ending=Ending.DONE.value),
+        run(phase=Phase.ENDED, ending=Ending.DONE.value, command="draftmill run r.yaml --limit=500"),
         Verdict.ENDED,
         Level.WARN,
         "ended: every prompt that it was to answer is settled, 5,000 prompts of all still owed",
-        "run it without `--limit`",
+        "run it without `--limit`: it goes on where it stopped",
+    ),
+    "all that datasets of it let through": (
+        run(phase=Phase.ENDED, ending=Ending.DONE.value, command="draftmill run r.yaml --only a --limit 5"),
+        Verdict.ENDED,
+        Level.WARN,
+        "5,000 prompts of all still owed",
+        "run it without `--limit` and `--only`",
+    ),
+    "owed again since": (
+        run(phase=Phase.ENDED, ending=Ending.DONE.value, command="draftmill run r.yaml"),
+        Verdict.ENDED,
+        Level.WARN,
+        "5,000 prompts of all still owed",
+        "run the same `draftmill run` command again: they are answered then",
     ),
     "cut answers of a lane that is not known": (
         run(engine(**BUSY), data=dataset(lane="", truncated=0.31)),

@@ -12,7 +12,7 @@ from draftmill import recipe as recipes
 from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
-from draftmill.ledger.control import PAUSED
+from draftmill.ledger.control import PAUSED, steer
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
@@ -172,6 +172,27 @@ def test_silence_is_told_apart_from_an_end(tmp_path: Path) -> None:
     assert watch(folder, NOW - 490).refresh().phase is Phase.GONE
 
 
+def test_a_start_that_died_before_it_generated_anything_is_told(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"}, {"name": "e"})
+    append(folder.events, event(NOW - 500, "start"))
+    holder = {"pid": 2**22 + 1, "host": os.uname().nodename, "since": "", "command": "draftmill prepare r.yaml"}
+    folder.lock.write_text(json.dumps(holder))
+    assert diagnose(watch(folder).refresh())[0].level is Level.INFO
+    folder.lock.write_text(json.dumps(holder | {"command": "draftmill run r.yaml --out x"}))
+    first = diagnose(watch(folder).refresh())[0]
+    assert first.level is Level.WARN and first.advice.endswith("again: it says what stops it")
+    assert first.message.startswith("not started: the last start ended before it generated anything")
+    bare = RunFolder(tmp_path / "bare")  # the disk was full before its settings were written
+    bare.create()
+    bare.lock.write_bytes(folder.lock.read_bytes())
+    first = diagnose(watch(bare).refresh())[0]
+    assert "ended before it had prepared anything" in first.message and first.advice.startswith("run the same")
+    append(folder.dataset("d").journal, completion(0))
+    settle(folder, "d")
+    assert "1 answer already there" in diagnose(watch(folder).refresh())[0].message, "adopted, and rows made of it"
+    assert diagnose(watch(folder).refresh())[0].level is Level.INFO
+
+
 def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "d"})
     append(folder.events, event(NOW - 500, "start"), event(NOW - 400, "prepared", "d"))
@@ -263,7 +284,7 @@ def test_thinking_on_the_channels_of_gpt_oss(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
-    folder = begin(tmp_path, {"name": "d"})
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b"])
     append(folder.events, event(NOW - 50, "milling"), event(NOW - 40, "absent", "http://b", "does not answer"))
     append(
         folder.events, event(NOW - 30, "lost", "http://a", "reset"), event(NOW - 20, "leaves", "http://c", "taken out")
@@ -273,6 +294,25 @@ def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
     assert engines.keys() == {"http://a", "http://b"}
     assert (engines["http://a"].state, engines["http://a"].why, engines["http://a"].running) == ("lost", "reset", None)
     assert engines["http://b"].state == "absent"
+
+
+def test_an_engine_that_has_never_answered(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b:1"])
+    said = "goes on without an engine until it answers: no server answers at http://b:1: Connection refused"
+    append(folder.events, event(NOW - 20, "absent", "run", said), event(NOW - 10, "milling"))
+    append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
+    figures = watch(folder).refresh()
+    assert [(e.name, e.state) for e in figures.engines] == [("http://e", "open"), ("http://b:1", "absent")]
+    first = diagnose(figures)[0]
+    assert (first.level, first.subject) == (Level.WARN, "http://b:1")
+    assert first.message == "engine absent: http://b:1: Connection refused; the others go on"
+    assert first.advice.endswith(f"draftmill control {tmp_path} --no-engine http://b:1")
+    steer(folder, engines={"http://b:1": False})
+    assert [e.name for e in watch(folder).refresh().engines] == ["http://e"], "taken out before it ever answered"
+    folder.control.unlink()
+    append(folder.events, event(NOW - 4, "joins", "http://b:1", "8 at once to begin with"))
+    append(folder.load, load(NOW - 3, "http://b:1"))
+    assert {e.state for e in watch(folder).refresh().engines} == {"open"}
 
 
 def test_a_server_that_draftmill_keeps_is_told_apart(tmp_path: Path) -> None:
@@ -344,11 +384,11 @@ def test_damage_that_was_made_up_for_keeps_no_run_from_being_complete(tmp_path: 
     append(folder.dataset("d").journal, completion(1))
     settle(folder, "d")
     levels = {finding.verdict: finding.level for finding in diagnose(watch(folder).refresh())}
-    assert levels == {Verdict.UNREAD: Level.WARN, Verdict.ENDED: Level.GOOD}
+    assert list(levels.items()) == [(Verdict.ENDED, Level.GOOD), (Verdict.UNREAD, Level.INFO)]
 
 
 def test_what_was_wrong_with_an_engine_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
-    folder = begin(tmp_path, {"name": "d"})
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b"])
     append(folder.events, event(NOW - 90, "milling"), event(NOW - 80, "lost", "http://e", "reset"))
     append(folder.events, event(NOW - 20, "absent", "http://b", "does not answer"), event(NOW - 10, "milling"))
     append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
@@ -367,7 +407,7 @@ def test_figures_are_json(tmp_path: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageFault, match="no run lies there"):
+    with pytest.raises(UsageFault, match="holds no run"):
         RunWatch(tmp_path / "nothing")
 
 

@@ -63,7 +63,7 @@ def refuse_no_run(run: Path) -> None:
     folder = RunFolder(run)
     begun = (folder.settings, folder.lock, folder.events, DatasetFolder(run).journal)
     if not any(file.exists() for file in begun) and not folder.begun():
-        raise UsageFault(f"{run}: no run lies there", "give the folder that `draftmill run` named")
+        raise UsageFault(f"{run}: holds no run", "give the folder that `draftmill run` made")
 
 
 def run_folder(recipe: Path, out: Path | None) -> Path:

@@ -31,7 +31,7 @@ def report(
     import msgspec
 
     from draftmill.cli.console import result
-    from draftmill.errors import UsageFault
+    from draftmill.errors import StorageError, UsageFault
     from draftmill.journal.files import replacing
     from draftmill.watch.report.facts import gather, json_of
     from draftmill.watch.report.page import page_of
@@ -44,8 +44,11 @@ def report(
     watch = RunWatch(run)
     facts = gather(watch, samples)
     for path, content in ((page.with_suffix(".json"), json_of(facts)), (page, page_of(facts))):
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
+        try:
+            with replacing(path) as temporary:
+                temporary.write_bytes(content)
+        except StorageError as error:
+            raise StorageError(error.message, "name a file elsewhere: --out PAGE.html") from error
     if json:
         files = {"page": str(page), "figures": str(page.with_suffix(".json"))}
         typer.echo(msgspec.json.encode({**files, "findings": facts.findings, "not_known": facts.not_known}).decode())

@@ -67,14 +67,15 @@ def verify(
     """
     import msgspec
 
-    from draftmill.cli.console import result, say_error
+    from draftmill.cli.console import label, result, say_error
+    from draftmill.errors import StorageError
     from draftmill.verify import judge, verification
 
     thresholds = _thresholds(threshold or [])
     given = {"--replay-rows": replay_rows, "--replay-seed": replay_seed, "--sampling": sampling}
     if replay is None and (alone := [name for name, value in given.items() if value is not None]):
         raise typer.BadParameter("says something of --replay, which is not given", param_hint=alone[0])
-    asking = None
+    asking, not_kept = None, ""
     if replay is not None:
         asking = replaying(replay, replay_rows, replay_seed, sampling, api_key_env, data, model)
     if (data / "run.yaml").exists():
@@ -89,7 +90,10 @@ def verify(
             tell=_progress(),
         )
         if not only:
-            verification.write(done, data / _FILE)
+            try:
+                verification.write(done, data / _FILE)
+            except StorageError as error:
+                not_kept = error.message
     else:
         _refuse_no_rows(data, only)
         done = judge.verify_file(
@@ -105,6 +109,8 @@ def verify(
         typer.echo(msgspec.json.encode(done).decode())
     with result(json=json):
         show(done)
+        if not_kept:
+            label("not kept", not_kept, style="yellow")
     if done.replay_fault:
         say_error(done.replay_fault.error())
     raise typer.Exit(0 if done.passed else 1)
@@ -137,7 +143,7 @@ def show(done: "Verification") -> None:
                 count(r.count),
                 f"{r.share:.2%}",
                 "–" if r.severity == "note" else f"{r.threshold:.3g}" if r.threshold >= 1 else f"{r.threshold:.1%}",
-                "above" if r.above else "",
+                _above(r, len(done.rows)),
                 r.message,
             )
             for r in sorted(found, key=lambda r: not r.above)
@@ -164,6 +170,15 @@ def show(done: "Verification") -> None:
         label("fails", "nothing is above its threshold, but the replay was not made", style="red")
     else:
         label("passes", "nothing is above its threshold", style="green")
+
+
+def _above(result: "Result", datasets: int) -> str:
+    """Whether too much was found, and where that is only so in one dataset of several: which, and its share."""
+    if not result.above or datasets == 1 or result.threshold >= 1 or result.share > result.threshold:
+        return "above" if result.above else ""
+    name, share = max(result.over.items(), key=lambda item: item[1])
+    more = f" and {len(result.over) - 1} more" if len(result.over) > 1 else ""
+    return f"above in {name}: {share:.2%}{more}"
 
 
 def _show_examples(result: "Result") -> None:

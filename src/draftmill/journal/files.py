@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -75,7 +75,8 @@ def replacing(path: Path) -> Iterator[Path]:
             raise StorageError(f"{error.filename}: cannot be read: {error.strerror or error}") from error
         raise StorageError(f"{path}: cannot be written: {error.strerror or error}", disk_advice(error)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that is read only refuses this too, in words of the temporary file
+            temporary.unlink(missing_ok=True)
 
 
 def disk_advice(error: OSError) -> str:

@@ -55,11 +55,8 @@ def holder_lives(path: Path) -> bool | None:
 
     The lock itself is never tried: a start that comes just then would be refused.
     """
-    try:
-        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
-        return None
-    if holder.host != socket.gethostname():
+    holder = last_holder(path)
+    if holder is None or holder.host != socket.gethostname():
         return None
     try:
         os.kill(holder.pid, 0)
@@ -68,6 +65,14 @@ def holder_lives(path: Path) -> bool | None:
     except OSError:
         return True
     return True
+
+
+def last_holder(path: Path) -> Holder | None:
+    """Who began the last start; None where nobody knows."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return None
 
 
 def _told(data: bytes) -> str:

@@ -6,6 +6,7 @@ Derived, always rebuildable.
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from enum import Enum
 from typing import IO
 
 import msgspec
@@ -215,6 +216,25 @@ def only_grew(folder: DatasetFolder) -> bool:
     """Whether the journal still begins with what rows were built of; true where none were."""
     stamp = _read_stamp(folder)
     return not stamp or digest_of(folder.journal, stamp.journal_bytes) == stamp.journal_digest
+
+
+class Culprit(Enum):
+    """Which file was changed, where a row is not what stands in the journal."""
+
+    JOURNAL = "journal"
+    ROWS = "rows"
+    UNKNOWN = "unknown"
+
+
+def culprit(folder: DatasetFolder) -> Culprit:
+    """By what was noted of both when the rows were built; all of the rows file is read."""
+    stamp = _read_stamp(folder)
+    if not stamp or stamp.rows_checksum is None:
+        return Culprit.UNKNOWN
+    if stamp.rows_checksum == checksum_of(folder.rows):
+        return Culprit.JOURNAL
+    touched = stamp.changed or folder.journal.stat().st_mtime_ns != stamp.journal_changed  # a digest may miss it
+    return Culprit.UNKNOWN if touched or not only_grew(folder) else Culprit.ROWS
 
 
 def altered(folder: DatasetFolder) -> tuple[str, str] | None:

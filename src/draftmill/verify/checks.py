@@ -48,8 +48,8 @@ class Check(msgspec.Struct, frozen=True):
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _IDS, _MODEL, _FINISH, _RUN, _ENGINE = Needs.IDS, Needs.MODEL, Needs.FINISH, Needs.RUN, Needs.ENGINE
 _OTHER = "find out what was served, with which template and sampling, and generate the rows again"
-_REBUILD = "delete tokenized_data.jsonl and rows.json, and start the run again: rows are built anew from the journal"
-_RESTORE = f"restore the journal where its line was changed; where the row was, {_REBUILD}"
+REBUILD = "delete tokenized_data.jsonl and rows.json, and start the run again: rows are built anew from the journal"
+_RESTORE = f"restore the journal where its line was changed; where the row was, {REBUILD}"
 _MASK = "mend what wrote the mask; it begins with the first generated id"
 
 CHECKS = {
@@ -109,15 +109,15 @@ CHECKS = {
             "the ids are hardly ever how this tokenizer cuts their text",
             "the ids are of another tokenizer: generate them again",
         ),
-        Check("row-counts", _E, _FINISH, "the row's own counts are not those of its mask", _REBUILD),
-        Check("row-prompt", _E, _RUN, "the row's prompt is not the one that was sent", _REBUILD),
+        Check("row-counts", _E, _FINISH, "the row's own counts are not those of its mask", REBUILD),
+        Check("row-prompt", _E, _RUN, "the row's prompt is not the one that was sent", REBUILD),
         Check("row-answer", _E, _RUN, "the row's answer is not the one in the journal", _RESTORE),
         Check("re-tokenised", _E, _RUN, "the answer has the journal's text and other ids", _RESTORE),
         Check("swapped-answer", _E, _RUN, "the answer is that of another prompt", _RESTORE),
-        Check("row-twice", _E, _RUN, "an answer stands in several rows", _REBUILD),
-        Check("row-missing", _E, _RUN, "an answer that counts has no row", _REBUILD),
-        Check("beyond-cut", _E, _RUN, "a row that does not count: behind the cut, or unknown", _REBUILD),
-        Check("row-order", _E, _RUN, "rows do not stand in the order of positions", _REBUILD),
+        Check("row-twice", _E, _RUN, "an answer stands in several rows", REBUILD),
+        Check("row-missing", _E, _RUN, "an answer that counts has no row", REBUILD),
+        Check("beyond-cut", _E, _RUN, "a row that does not count: behind the cut, or unknown", REBUILD),
+        Check("row-order", _E, _RUN, "rows do not stand in the order of positions", REBUILD),
         Check(
             "position-order",
             _E,

@@ -5,6 +5,7 @@ Runs in several processes at once; everything here can be pickled.
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from draftmill.verify.habits import Habits
 from draftmill.verify.journaled import Files, Ledgered, Sent
 from draftmill.verify.lines import Ids, Part, Row, hash_of, rows
 from draftmill.verify.model import Flags, Model, ModelSpec
-from draftmill.verify.tally import Tally
+from draftmill.verify.tally import WINDOW, Tally
 
 _LONG = 16  # ids of an answer that nobody gives twice by chance
 
@@ -34,10 +35,22 @@ class Plan:
     markers: Markers | None = None
 
 
+class Other(NamedTuple):
+    """A row whose answer is not the journal's: the answer's hash, ids around ``at``, from which on the row is another,
+    its place in the ledger, and whether the text is the same."""
+
+    row: int
+    hash: int
+    ids: list[int]
+    at: int
+    place: int
+    same_text: bool
+
+
 @dataclass
 class Found:
-    """What one part holds. Hashes, lengths and positions are one a row; ``pairs`` are rows whose answer is not the
-    journal's, with the hash of theirs; ``places`` are those of the ledger, -1 where a row does not count."""
+    """What one part holds. Hashes, lengths and positions are one a row; ``others`` are rows whose answer is not the
+    journal's; ``places`` are those of the ledger, -1 where a row does not count."""
 
     tally: Tally
     counts: npt.NDArray[np.int64]
@@ -48,7 +61,7 @@ class Found:
     places: npt.NDArray[np.int64]
     journaled: npt.NDArray[np.uint64]
     tokens: int
-    pairs: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    others: list[Other] = field(default_factory=list)
     lanes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -83,7 +96,7 @@ class _Pass:
         self._tested: list[tuple[int, int, Ids]] = []
         self._asked: list[tuple[int, Sent]] = []
         self._columns: list[tuple[int, int, int, int, int, int]] = []
-        self._pairs: list[tuple[int, int, list[int]]] = []
+        self._others: list[Other] = []
         self._lanes: dict[str, tuple[int, int]] = {}
         self._tokens = 0
 
@@ -106,7 +119,7 @@ class _Pass:
             np.array(places, np.int64),
             np.array(journaled, np.uint64),
             self._tokens,
-            self._pairs,
+            self._others,
             self._lanes,
         )
 
@@ -148,7 +161,7 @@ class _Pass:
         if sent and journaled is not None:
             self._against(number, row, sent, same)
             if not own:
-                self._other(number, row, answer, journaled, same)
+                self._other(number, row, answer, journaled, place, same)
         if self._model:
             self._read(number, row, spans, flags, cut, sent)
         for a, b in spans:
@@ -178,7 +191,8 @@ class _Pass:
         sent = None if place is None else self._files.sent(place)
         if sent and sent.astray and place is not None:
             remark = f"position {row.position}: its id in the journal, {sent.astray}, is not its prompt's"
-            where = self._files.journal_at(place)
+            shown = self._tally.shows("journal-line")
+            where = self._files.ledgered.line(place) if shown else ""
             self._tally.hit("journal-line", number, row.ids, len(sent.prompt), remark, where)
         if sent is None or place is None or sent.id != row.id:
             self._tally.hit("beyond-cut", number, row.ids, remark=f"position {row.position}, turn {row.turn}")
@@ -206,16 +220,17 @@ class _Pass:
         if found:
             self._tally.hit("special-text", number, sent.prompt, remark=", ".join(found))
 
-    def _other(self, number: int, row: Row, answer: Ids, journaled: Ids, same: bool) -> None:
-        """An answer that is not the journal's: the same text, or what is found out once all rows are known."""
+    def _other(self, number: int, row: Row, answer: Ids, journaled: Ids, place: int, same: bool) -> None:
+        """An answer that is not the journal's; which check that is, is found out once all rows are known."""
         ids, other = answer.tolist(), journaled.tolist()
         decode = self._model.tokenizer.decode if self._model else None
         if not same and ids == other[-len(ids) :]:
             return  # the prompt is another one, or the mask begins elsewhere: both are told
-        if decode and self._known(answer) and decode(ids) == decode(other):
-            self._tally.hit("re-tokenised", number, row.ids, len(row.ids) - len(ids))
-        else:
-            self._pairs.append((number, hash_of(answer), ids[:24]))
+        same_text = bool(decode and self._known(answer) and decode(ids) == decode(other))
+        first = next((n for n, (a, b) in enumerate(zip(ids, other, strict=False)) if a != b), min(len(ids), len(other)))
+        at = len(row.ids) - len(ids) + first
+        shown = row.ids[max(0, at - WINDOW // 2) :][:WINDOW].tolist()
+        self._others.append(Other(number, hash_of(answer), shown, at, place, same_text))
 
     def _known(self, ids: Ids) -> bool:
         size = self._habits.vocab_size

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from draftmill.errors import StorageError
+from draftmill.journal.reader import line_at
 from draftmill.records import Message, Tool
 from draftmill.verify.lines import Ids, Mask, as_ids, as_mask
 
@@ -27,6 +28,15 @@ class Ledgered:
     keys: Places
     offsets: Places
     prompt_offsets: Places
+
+    def line(self, place: int) -> str:
+        """File and line of the journal where the answer of the row at a place stands."""
+        return f"{self.journal}:{line_at(self.journal, int(self.offsets[place]))}"
+
+    def named(self, place: int) -> str:
+        """Position and turn of the row at a place."""
+        position, turn = divmod(int(self.keys[place]), _TURNS)
+        return f"position {position}, turn {turn}"
 
     def place(self, position: Any, turn: Any) -> int | None:
         """The index of a row that counts, or None."""
@@ -111,10 +121,6 @@ class Files:
             answer.limit,
             answer.id if answer.id != prompt.id else "",
         )
-
-    def journal_at(self, place: int) -> str:
-        """Where the answer of the row at a place stands."""
-        return f"{self.ledgered.journal} at byte {int(self.ledgered.offsets[place])}"
 
     def close(self) -> None:
         for file in self._open.values():

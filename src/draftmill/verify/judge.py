@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from draftmill import __version__
 from draftmill.errors import EngineError, RunError, SourceError, StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.opened import OpenedRun, open_run
+from draftmill.ledger.rows import culprit
 from draftmill.ledger.settings import Settings
 from draftmill.render.markers import Custom, custom
 from draftmill.verify import whole as wholes_
@@ -178,7 +180,7 @@ def _with_run(job: Job, whole: Whole, files: DatasetFolder, settings: Settings, 
     """The checks of one dataset as a whole."""
     tally, standing, ledgered, model = whole.tally, job.standing, job.plan.ledgered, job.model
     assert standing and ledgered and model
-    wholes_.against_ledger(whole, ledgered.keys)
+    wholes_.against_ledger(whole, ledgered, cache(lambda: culprit(files)))
     wholes_.by_position(whole, ledgered.keys)
     wholes_.by_rank(whole, standing.ids, int(settings.recipe["seed"]))
     for check in ("prompts-changed", "tokenizer-changed", "length-by-position"):
@@ -196,6 +198,7 @@ def _with_run(job: Job, whole: Whole, files: DatasetFolder, settings: Settings, 
     for line in standing.unknown_lines:
         where = f"{files.journal}:{line.line}"
         tally.hit("journal-line" if owed else "journal-settled", 0, remark=line.reason, where=where)
+    wholes_.behind_damage(whole, [f"{files.journal}:{line.line}" for line in standing.unknown_lines])
     for check in ("journal-line", "journal-settled"):
         tally.look(check, standing.finishes.total() + len(standing.unknown_lines))
     tally.look("owed", standing.tally().positions)

@@ -35,6 +35,10 @@ class Tally:
             shown = [int(id) for id in ids[start : start + WINDOW]]  # type: ignore[index]
             kept.append(Example(row, shown, remark, where))
 
+    def shows(self, check: str) -> bool:
+        """Whether the next finding of a check is still kept as an example."""
+        return len(self.examples.get(check, ())) < _EXAMPLES
+
     def look(self, check: str, number: int = 1) -> None:
         self.looked[check] = self.looked.get(check, 0) + number
 

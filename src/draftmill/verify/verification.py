@@ -7,7 +7,7 @@ import msgspec
 
 from draftmill.errors import EngineError
 from draftmill.journal.files import replacing
-from draftmill.verify.checks import CHECKS, Severity, passes
+from draftmill.verify.checks import CHECKS, Check, Severity, passes
 from draftmill.verify.likeness import Judged
 from draftmill.verify.model import Model
 from draftmill.verify.tally import Example
@@ -24,7 +24,8 @@ class Shown(msgspec.Struct, frozen=True):
 
 class Result(msgspec.Struct, frozen=True):
     """One check. ``count`` of ``looked`` rows (or whatever it looks at), by dataset in ``datasets``; ``above``: too
-    many in one of them, by the ``threshold``, which is a share below 1, else a number."""
+    many in one of them, by the ``threshold``, which is a share below 1, else a number; ``over`` has the share in each
+    such dataset."""
 
     name: str
     severity: Severity
@@ -37,6 +38,7 @@ class Result(msgspec.Struct, frozen=True):
     advice: str
     datasets: dict[str, int] = {}
     examples: list[Shown] = []
+    over: dict[str, float] = {}
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -85,9 +87,11 @@ def results(
         threshold = thresholds.get(check.name, check.threshold)
         numbers = {w.name: w.tally.found.get(check.name, 0) for w in wholes}
         looked = {w.name: w.tally.looked.get(check.name, w.tally.rows) for w in wholes}
-        above = check.severity is not Severity.NOTE and any(
-            not passes(numbers[name], looked[name], threshold) for name in numbers
-        )
+        over = {
+            name: number / looked[name] if looked[name] else 1.0
+            for name, number in numbers.items()
+            if check.severity is not Severity.NOTE and not passes(number, looked[name], threshold)
+        }
         examples = [
             _shown(example, files[w.name], models[w.name], check.name)
             for w in wholes
@@ -102,14 +106,21 @@ def results(
                 total,
                 count / total if total else float(count > 0),
                 threshold,
-                above,
+                bool(over),
                 check.means,
-                check.do,
+                _advice(wholes, check),
                 {name: number for name, number in numbers.items() if number},
                 examples[:3],
+                over,
             )
         )
     return found
+
+
+def _advice(wholes: list[Whole], check: Check) -> str:
+    """What to do about a check's findings, by each dataset that has some."""
+    said = [w.advice.get(check.name, check.do) for w in wholes if w.tally.found.get(check.name)]
+    return "; ".join(dict.fromkeys(said)) or check.do
 
 
 def write(verification: Verification, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Checks of a whole file, or of all files of a run: what no single row shows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -7,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from draftmill.ledger.order import ID_BYTES, rank
-from draftmill.verify.examine import Found
-from draftmill.verify.journaled import Places
+from draftmill.ledger.rows import Culprit
+from draftmill.verify.checks import REBUILD
+from draftmill.verify.examine import Found, Other
+from draftmill.verify.journaled import Ledgered, Places
 from draftmill.verify.tally import Tally
 
 SIZES = (8_000, 16_000, 32_000, 64_000)  # draft vocabularies that people train
@@ -21,7 +24,8 @@ _SCRIPT = 0.2  # of the ids in other scripts that is told
 
 @dataclass
 class Whole:
-    """All parts of one dataset, in their order."""
+    """All parts of one dataset, in their order. ``advice`` says what to do about a check's findings here, where that
+    is known better than of all of them."""
 
     name: str
     tally: Tally = field(default_factory=Tally)
@@ -29,11 +33,12 @@ class Whole:
     counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
     lanes: dict[str, tuple[int, int]] = field(default_factory=dict)
     columns: list[tuple[npt.NDArray[np.generic], ...]] = field(default_factory=list)
-    pairs: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    others: list[Other] = field(default_factory=list)
+    advice: dict[str, str] = field(default_factory=dict)
 
     def add(self, found: Found) -> None:
         """Take in the next part."""
-        self.pairs += [(row + self.tally.rows, hash, ids) for row, hash, ids in found.pairs]
+        self.others += [other._replace(row=other.row + self.tally.rows) for other in found.others]
         self.tally.add(found.tally)
         self.tokens += found.tokens
         longer, shorter = sorted((self.counts, found.counts), key=len, reverse=True)
@@ -77,17 +82,17 @@ def _later(hashes: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
     return np.flatnonzero(later & (hashes != 0))
 
 
-def against_ledger(whole: Whole, keys: Places) -> None:
-    """Every row that counts stands once, in the order of positions, with the answer of its own prompt."""
+def against_ledger(whole: Whole, ledgered: Ledgered, culprit: Callable[[], Culprit]) -> None:
+    """Every row that counts stands once, in the order of positions, with the answer of its own prompt. ``culprit``:
+    which of the two was changed, where a row and its line in the journal differ."""
     tally, places = whole.tally, whole.column(4).astype(np.int64)
+    keys = ledgered.keys
     known = np.flatnonzero(places >= 0)
     for at in known[_later(places[known] + 1)]:
         tally.hit("row-twice", int(at))
     missing = np.setdiff1d(np.arange(len(keys)), places[known])
     for place in missing.tolist():
-        tally.hit(
-            "row-missing", 0, remark=f"position {int(keys[place]) >> 20}, turn {int(keys[place]) & (1 << 20) - 1}"
-        )
+        tally.hit("row-missing", 0, remark=ledgered.named(place))
     tally.look("row-missing", len(keys))
     once = known[np.unique(places[known], return_index=True)[1]]
     once.sort()
@@ -95,8 +100,43 @@ def against_ledger(whole: Whole, keys: Places) -> None:
         if places[after] < places[at]:
             tally.hit("row-order", after)
     own = set(whole.column(5).tolist())
-    for row, hash, ids in whole.pairs:
-        tally.hit("swapped-answer" if hash in own else "row-answer", row, ids)
+    for other in whole.others:
+        check = "re-tokenised" if other.same_text else "swapped-answer" if other.hash in own else "row-answer"
+        remark = ""
+        if tally.shows(check):
+            remark = f"{ledgered.line(other.place)} has another answer for {ledgered.named(other.place)}"
+            remark += f", from id {other.at} of the row on; {_CULPRITS[culprit()]}"
+        if check not in tally.found and (advice := _differing(ledgered.line(other.place), culprit())):
+            whole.advice[check] = advice
+        tally.hit(check, other.row, other.ids, remark=remark)
+
+
+_CULPRITS = {
+    Culprit.JOURNAL: "the row is as it was built, the journal was changed",
+    Culprit.ROWS: "the journal is as it was, the row was changed",
+    Culprit.UNKNOWN: "which of the two was changed is not known",
+}
+
+
+def _differing(line: str, culprit: Culprit) -> str:
+    """What to do about answers that are not those of the journal, the first of which stands in its ``line``."""
+    if culprit is Culprit.ROWS:
+        return REBUILD
+    restore = f"restore {line}, and each other line that differs: "
+    if culprit is Culprit.JOURNAL:
+        return restore + "the rows have the ids that came; a rebuild would take what stands there now for the answers"
+    return f"{restore}where the journal was changed; only where the rows were, {REBUILD}"
+
+
+def behind_damage(whole: Whole, lines: list[str]) -> None:
+    """Rows that are missing, or too many, where ``lines`` of the journal cannot be read: these come first."""
+    if not lines:
+        return
+    more = f" and {len(lines) - 1:,} more of its lines" if len(lines) > 1 else ""
+    first = f"{lines[0]}{more} cannot be read: restore that, or start the run again, which draws what is owed anew"
+    for check in ("row-missing", "beyond-cut"):
+        if check in whole.tally.found:
+            whole.advice[check] = f"{first}; only if it is found again then, {REBUILD}"
 
 
 def by_rank(whole: Whole, ids: bytes, seed: int) -> None:

@@ -12,6 +12,8 @@ from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, duration, gigabytes, many
 
 _ALL = "every prompt that was asked for is settled"  # mill.loop.Ending.DONE
+_STARTS = ("run", "quickstart")  # verbs that generate
+_SAYS = "it says what stops it"
 _FEW = 3  # of anything that says nothing yet
 _HEARD = 5.0  # seconds since an engine's last figures that are worth telling
 _STILL = 120.0  # seconds without one token
@@ -30,7 +32,13 @@ def diagnose(run: RunFigures) -> list[Finding]:
     found = [finding for rule in _RULES for finding in rule(run)]
     if not found:
         found = [Finding(Verdict.STARTING, Level.INFO, "run", "nothing has been seen of its engines yet")]
-    return sorted(found, key=lambda finding: list(Level).index(finding.level))
+    return sorted(found, key=_rank)
+
+
+def _rank(finding: Finding) -> tuple[bool, int]:
+    """By its level; lines that are settled come behind all else."""
+    settled = finding.verdict is Verdict.UNREAD and finding.level is Level.INFO
+    return settled, list(Level).index(finding.level)
 
 
 # the run
@@ -43,6 +51,31 @@ def _again(run: RunFigures, does: str) -> str:
     if gone := [d.name for d in run.datasets if d.lost]:
         return f"restore {run.path}/{gone[0]}/raw_responses.jsonl: its answers are gone, and would be drawn anew"
     return f"run {run.again} again: {does}"
+
+
+def _verb(run: RunFigures) -> str:
+    """What the last start was: ``run`` of ``draftmill run r.yaml``."""
+    return [*run.command.split(), "", ""][1]
+
+
+def _died(run: RunFigures) -> bool:
+    """Whether the last start ended before it generated anything. One that found nothing to do wrote its rows."""
+    over = run.phase in (Phase.NEW, Phase.FILES) and run.held is False and _verb(run) in _STARTS
+    return over and not any(d.written for d in run.datasets)
+
+
+def _start_over(run: RunFigures, before: str, again: str) -> Finding:
+    """Of a start that died; its own words are not in the folder, but a full disk shows."""
+    message = f"{Phase.NEW.value}: the last start ended before {before}"
+    if run.disk and run.disk.free < _LEAST_DISK:
+        message += f"; only {gigabytes(run.disk.free)} of the disk are free"
+    return Finding(Verdict.STARTING, Level.WARN, "run", message, again)
+
+
+def _part(run: RunFigures) -> str:
+    """The options that kept the last start from answering everything."""
+    given = [word.partition("=")[0] for word in run.command.split()] if _verb(run) in _STARTS else []
+    return " and ".join(f"`{option}`" for option in ("--limit", "--only") if option in given)
 
 
 def _phase(run: RunFigures) -> Iterator[Finding]:
@@ -58,7 +91,9 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             yield Finding(Verdict.GONE, Level.BAD, "run", message, again)
         case Phase.ENDED if owed and run.ending == _ALL:
             message = f"ended: every prompt that it was to answer is settled, {many(owed, 'prompt')} of all still owed"
-            advice = "run it without `--limit` (or `--only`): it goes on where it stopped"
+            advice = _again(run, "they are answered then")
+            if part := _part(run):
+                advice = f"run it without {part}: it goes on where it stopped"
             yield Finding(Verdict.ENDED, Level.WARN, "run", message, advice)
         case Phase.ENDED if owed:
             message = f"ended ({run.ending}): {many(owed, 'prompt')} still owed"
@@ -70,7 +105,15 @@ def _phase(run: RunFigures) -> Iterator[Finding]:
             if run.total.answers:
                 there = f"{many(run.total.answers, 'answer')} already there"
                 there += f", {many(owed, 'prompt')} owed" if owed else ""
-            yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
+            if _died(run):
+                before = "it generated anything" + (f"; {there}" if run.total.answers else "")
+                yield _start_over(run, before, again=_again(run, _SAYS))
+            else:
+                yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
+        case Phase.FILES if _died(run) and not run.datasets:  # nothing was fixed yet that would have to be restored
+            yield _start_over(
+                run, "it had prepared anything", again=f"run the same `draftmill run` command again: {_SAYS}"
+            )
         case Phase.FILES:
             message = f"no run of this version: its files hold {many(run.total.answers, 'answer')}"
             if not run.datasets:
@@ -239,11 +282,17 @@ def _limit(d: DatasetFigures) -> str:
 
 
 def _unread(run: RunFigures) -> Iterator[Finding]:
+    settled = [u for d in run.datasets if d.counting is not None and d.owed == 0 for u in d.unread]
     for unread in run.unread:
         message = (
             f"{unread.file}: {many(unread.lines, 'line')} not understood, line {unread.first} first: {unread.reason}"
         )
         advice = "they are counted nowhere; look at that line, and tell us if a version of draftmill wrote it"
+        if unread in settled:
+            advice = "nothing is to be done, but was the disk in order?"
+            message += "; nothing is owed for it, since what it stood for was settled without it"
+            yield Finding(Verdict.UNREAD, Level.INFO, "run", message, advice)
+            continue
         yield Finding(Verdict.UNREAD, Level.WARN, "run", message, advice)
 
 
@@ -269,6 +318,9 @@ def _down(run: RunFigures) -> Iterator[Finding]:
         advice = "restart the server: the run waits (`--patience`), and answers are continued, not drawn again"
         if e.state == "paused":
             advice = "its setup refuses us: mend what it names (key, path, sampling value)"
+        elif e.state == "absent" and not e.kept:
+            out = f"draftmill control {quote(run.path)} --no-engine {quote(e.name)}"
+            advice = f"start it, and it is taken in as soon as it answers; or take it out: {out}"
         elif e.kept:
             advice = f"wait: draftmill starts it again, and answers are continued, not drawn again; see {e.kept}"
         message = f"{what}: {e.name}: {e.why or 'does not answer'}; {rest}"

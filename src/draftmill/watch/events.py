@@ -1,5 +1,6 @@
 """``events.jsonl`` as it grows: what phase the run is in, and why its engines are as they are."""
 
+import re
 from collections import deque
 from datetime import datetime
 from math import inf
@@ -12,6 +13,7 @@ from draftmill.watch.figures import Event, Phase, Unread
 from draftmill.watch.tail import Tail
 
 _KEPT = 2000  # events for a report; the last 50 are shown
+_URL = re.compile(r"https?://[^\s,;]*[^\s,;:/]")
 _WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
 
 
@@ -105,7 +107,10 @@ class Events:
                 self.left.discard(subject)
                 self._absent.discard(subject)
             case kind if kind in _WHY:
-                self.why[subject] = event.message.removeprefix(f"{subject}: ")
+                why = event.message.removeprefix(f"{subject}: ")
+                if kind == "absent" and (named := _URL.search(why)):  # told of the run: it has no seat yet
+                    subject, why = named[0], why.rpartition(f"{named[0]}: ")[2]
+                self.why[subject] = why
                 if kind == "leaves":
                     self.left.add(subject)
                 if kind == "absent":  # told before a start begins to generate

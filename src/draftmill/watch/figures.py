@@ -229,7 +229,8 @@ class Recent(msgspec.Struct, frozen=True):
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A run at one moment. ``total`` is all datasets together; ``server_rate`` is what the engines say together,
     ``total.rates`` what came here. ``started`` is the last start's time, ``seen`` the last sign of life; ``pause`` is
-    what the control file says; ``held``: whether the process of the last start lives. ``again`` is the command that it
+    what the control file says; ``held``: whether the process of the last start lives, ``command`` how that was
+    called, as far as it is known. ``again`` is the command that it
     goes on with, None where its ``run.yaml`` cannot be read, without which no start goes on."""
 
     path: str
@@ -241,6 +242,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     ending: str = ""
     pause: bool = False
     held: bool | None = None
+    command: str = ""
     datasets: list[DatasetFigures]
     total: DatasetFigures
     engines: list[EngineFigures] = []

@@ -43,7 +43,8 @@ def figures(
         shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
     shown = [msgspec.structs.replace(e, kept=kept.get(e.name, "")) for e in shown]
     named = {e.name for e in shown}
-    absent = [name for name in events.why if name not in named | events.left and "://" in name]
+    wanted = {(spec.url or EMBEDDED).rstrip("/") for spec in specs} or events.why.keys()
+    absent = [name for name in events.why if name in wanted - named - events.left and "://" in name]
     shown += [
         EngineFigures(name=name, state="absent", why=events.why[name], kept=kept.get(name, "")) for name in absent
     ]

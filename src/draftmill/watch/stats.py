@@ -17,7 +17,7 @@ from draftmill import examples
 from draftmill import recipe as recipes
 from draftmill.errors import RecipeError, StorageError, UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
-from draftmill.journal.lock import holder_lives
+from draftmill.journal.lock import holder_lives, last_holder
 from draftmill.journal.reader import LARGEST
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import read_settings
@@ -61,7 +61,7 @@ class RunWatch:
         logs: Sequence[ServerLog] = (),
     ) -> None:
         if not path.is_dir():
-            raise UsageFault(f"{path}: no run lies there", "give the folder that `draftmill run` named")
+            raise UsageFault(f"{path}: holds no run", "give the folder that `draftmill run` made")
         self.folder = _opened(path)
         self.events = Events(self.folder.events)
         self.loads = Loads(self.folder.load, self.events)
@@ -180,6 +180,7 @@ class RunWatch:
             ending=self.events.ending,
             pause=self._control.last.pause,
             held=held,
+            command=last.command if (last := last_holder(self.folder.lock)) else "",
             datasets=datasets,
             total=total,
             engines=engines,
