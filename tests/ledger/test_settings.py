@@ -7,6 +7,7 @@ import pytest
 from draftmill.errors import RunError, StorageError
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.settings import (
+    beside,
     changes,
     harmless,
     merged,
@@ -134,6 +135,21 @@ def test_a_dataset_that_was_left_out_comes_back_only_as_it_was(
     back = merged(between, recipe(**then))
     assert back.left_out == ["c"] and changes(recipe(datasets=other, **now), Recipe.model_validate(back.recipe)) == []
     assert harmless(begun, between) == ["datasets.a left out", "datasets.b left out", "with datasets.c"]
+
+
+def test_until_a_start_is_accepted_its_new_datasets_stand_beside_the_run() -> None:
+    frozen = settings_of(
+        recipe(datasets=dataset(samples=5)), date="", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,)
+    )
+    assert beside(frozen, recipe(datasets=dataset(samples=5)), {"a"}) == frozen
+    assert beside(frozen, recipe(datasets=dataset(samples=9), engines=["embedded"]), {"a", "b"}) == frozen
+    today = recipe(datasets=[*BASE["datasets"], {"name": "c", "source": "c"}], sampling={"top_p": 0.5})
+    stands = beside(frozen, today, {"a"})  # b has no prompts yet: today's are made as today's recipe says
+    read = Recipe.model_validate(stands.recipe)
+    assert stands.left_out == ["c"]
+    assert {d.name: read.sampling_of(d).top_p for d in read.datasets} == {"a": 1.0, "b": 0.5, "c": 0.5}
+    assert beside(stands, today, {"a", "b", "c"}) == stands
+    assert merged(stands, recipe(datasets=dataset(samples=5))).left_out == ["c"]
 
 
 @pytest.mark.parametrize("text", ["", "recipe: [", "date: 5", "\0"])

@@ -114,6 +114,18 @@ def merged(frozen: Settings, recipe: Recipe) -> Settings:
     return msgspec.structs.replace(frozen, recipe=_joined(now, frozen.recipe), left_out=others)
 
 
+def beside(frozen: Settings, recipe: Recipe, begun: set[str]) -> Settings:
+    """What stands in the run until today's start is accepted: what stood there, and beside it, left out, the datasets
+    that are new. ``begun`` are those that have prompts; the others bind nothing and are today's."""
+    now = recipe.resolved()
+    today = {dataset["name"]: dataset for dataset in _spread(now)["datasets"]}
+    known = list(zip(frozen.recipe["datasets"], _spread(frozen.recipe)["datasets"], strict=True))
+    kept = [d for d, full in known if d["name"] in begun or today.get(d["name"], full) == full]
+    joined = _joined(frozen.recipe | {"datasets": kept}, now)
+    new = [name for name in today if name not in {d["name"] for d in frozen.recipe["datasets"]}]
+    return msgspec.structs.replace(frozen, recipe=joined, left_out=frozen.left_out + new)
+
+
 def _joined(recipe: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """A resolved recipe with the datasets and lanes of the other that it lacks, these with all that they inherited."""
     names = {dataset["name"] for dataset in recipe["datasets"]}

@@ -23,7 +23,7 @@ from draftmill.ledger.control import GOES_ON, PAUSED, ControlFile, paused_as
 from draftmill.ledger.rows import lost, only_grew, refresh_rows
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
-from draftmill.mill.beginning import begin
+from draftmill.mill.beginning import accept, begin
 from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
@@ -106,6 +106,7 @@ class Run:
         """
         standings = self._standings(retry_errors)
         if not any(_owes(standing, first) for standing in standings.values()):
+            self.accept()
             return self.result(Start(Ending.DONE))
         with servers() if servers else nullcontext(limits.keeper) as keeper:
             self.find()
@@ -113,6 +114,10 @@ class Run:
 
             start = uvloop.run(self._mill(standings, replace(limits, keeper=keeper), first))
         return self.result(start)
+
+    def accept(self) -> None:
+        """The recipe of this start is the run's from now on: nothing refuses it any more."""
+        accept(self.folder, self.settings)
 
     def result(self, start: Start) -> Result:
         """What stands on the disk after a start; the rows are written where they are not there yet."""
@@ -225,6 +230,7 @@ class Run:
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
         tokenizer, template = self._model.tokenizer, self._model.template
         self.folder.logs.mkdir(exist_ok=True)
+        begun = any(files.journal.exists() and files.journal.stat().st_size for files in self.folder.begun())
         preflight = Preflight(
             gguf=self._target.gguf,
             logs=self.folder.logs,
@@ -237,10 +243,11 @@ class Run:
                 self.recipe.engine_tolerance,
                 self.note,
                 self.folder.voices,
-                begun=any(files.journal.exists() and files.journal.stat().st_size for files in self.folder.begun()),
+                begun=begun,
             ),
             tell=self.note,
             kept=self.folder.engines,
+            begun=begun,
         )
         roster = Roster(self.recipe.engines, preflight.take, self.note, preflight.release)
         streams: list[Stream] = []
@@ -248,6 +255,7 @@ class Run:
         try:
             await roster.open()
             fit_open_files(roster.seats)
+            self.accept()
             self._observer.seated(roster.seats, preflight.compared)
             load_log = Appender(self.folder.load)
             streams = [self._stream(d, standings[d.name], first) for d in self.datasets]
