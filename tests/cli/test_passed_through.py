@@ -47,6 +47,9 @@ def test_a_run_of_tokenized_rows_needs_no_engine(recipe: Path) -> None:
     more = draftmill("run", recipe, "--out", out, "--budget", "16")
     assert more.returncode == 0 and "8 passed through" in more.stdout
     assert read_jsonl(out / "A1" / "tokenized_data.jsonl")[:5] == rows
+    missed = in_process("run", recipe, "--out", out, "--budget", "A1=100")
+    assert missed.returncode == 0 and "24 of 100, exhausted" in missed.stdout
+    assert draftmill("run", recipe, "--out", out, "--budget", "16").returncode == 0
     exported = draftmill("export", out, "--to", recipe.parent / "rows.jsonl", "--drop", "truncated")
     assert exported.returncode == 0 and "8 rows, 16 supervised tokens" in exported.stdout
 

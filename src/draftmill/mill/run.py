@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -108,12 +109,14 @@ class Run:
         if not any(_owes(standing, first) for standing in standings.values()):
             self.accept()
             return self.result(Start(Ending.DONE))
-        with servers() if servers else nullcontext(limits.keeper) as keeper:
-            self.find()
-            import uvloop
+        with _sum_first() as milled:
+            with servers() if servers else nullcontext(limits.keeper) as keeper:
+                self.find()
+                import uvloop
 
-            start = uvloop.run(self._mill(standings, replace(limits, keeper=keeper), first))
-        return self.result(start)
+                start = uvloop.run(self._mill(standings, replace(limits, keeper=keeper), first))
+                milled()
+            return self.result(start)
 
     def accept(self) -> None:
         """The recipe of this start is the run's from now on: nothing refuses it any more."""
@@ -298,8 +301,8 @@ class Run:
             raise
         finally:
             beside.cancel()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                events.remove_signal_handler(number)
+            for number in (signal.SIGINT, signal.SIGTERM):  # until the event loop is closed: the sum comes first
+                events.add_signal_handler(number, _ignore)
             self._observer.milled()
         self.note("ended", "run", ending.value if loop.error is None else f"{ending.value}: {loop.error.message}")
         return Start(
@@ -365,6 +368,20 @@ def open_run(recipe: Recipe, base: Path, out: Path, *, only: tuple[str, ...] = (
             yield run
         finally:
             run.close()
+
+
+@contextmanager
+def _sum_first() -> Iterator[Callable[[], object]]:
+    """From the call of what it yields on, a first Ctrl-C does nothing: all is on the disk, and its sum is told."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield partial(signal.signal, signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, before))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ignore() -> None:
+    pass
 
 
 def _owes(standing: Standing, first: int | None) -> bool:
