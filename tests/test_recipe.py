@@ -355,6 +355,8 @@ def test_budget_and_samples_go_to_every_dataset_or_to_those_named(tmp_path: Path
     assert [(d.budget, d.samples) for d in every.datasets] == [(1000, 20), (1000, 20)]
     only = load(path, Overrides(budget="1k", only=("a",)))
     assert [d.budget for d in only.datasets] == [1000, 7]
+    each = load(path, Overrides(budget="a=4.2k", samples="9, b = 2k"))
+    assert [(d.budget, d.samples) for d in each.datasets] == [(4200, 9), (7, 2000)]
 
 
 def test_native_tools_go_to_every_dataset_or_to_those_named(tmp_path: Path) -> None:
@@ -393,6 +395,13 @@ def test_lanes_of_the_command_line(tmp_path: Path, lanes: str, overrides: Any, e
     [
         ({"only": ("c",)}, ["--only c: no dataset 'c'; there are a, b"]),
         ({"budget": "1x"}, ["--budget 1x: is not a count; write for example 10M, 250k or 10_000_000"]),
+        (
+            {"budget": "a=1x,c=5"},
+            [
+                "--budget a=1x: is not a count; write for example 10M, 250k or 10_000_000",
+                "--budget c=5: no dataset 'c'; there are a, b",
+            ],
+        ),
         ({"samples": "0"}, ["--samples 0: is not a count; write for example 10M, 250k or 10_000_000"]),
         ({"concurrency": "long=8"}, ["--concurrency long=8: no lane 'long'; there are short"]),
         ({"concurrency": "shor=8"}, ["--concurrency shor=8: no lane 'shor'; did you mean short?"]),

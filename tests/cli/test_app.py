@@ -91,6 +91,9 @@ def test_a_folder_without_a_name_is_refused(tmp_path: Path, monkeypatch: pytest.
     done = in_process("prepare", "recipe.yaml", "--out", "")
     assert done.returncode == 2 and "is empty" in done.stderr
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    done = in_process("run", "recipe.yaml", "--out", "file/run")
+    assert done.returncode == 2 and "file is a file: name a folder for the run" in done.stderr
 
 
 def test_ctrl_c_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

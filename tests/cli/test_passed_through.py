@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from draftmill import recipe as recipes
+from draftmill.journal.folder import RunFolder
+from draftmill.ledger.settings import read_settings
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import run as mill_run
 from draftmill.mill.loop import Limits
 from draftmill.mill.observer import Observer
-from tests.cli.command import draftmill, questions, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import draftmill, in_process, questions, read_jsonl, write_jsonl, write_recipe
 from tests.render.tiny import END, directory
 
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
@@ -45,6 +47,9 @@ def test_a_run_of_tokenized_rows_needs_no_engine(recipe: Path) -> None:
     more = draftmill("run", recipe, "--out", out, "--budget", "16")
     assert more.returncode == 0 and "8 passed through" in more.stdout
     assert read_jsonl(out / "A1" / "tokenized_data.jsonl")[:5] == rows
+    missed = in_process("run", recipe, "--out", out, "--budget", "A1=100")
+    assert missed.returncode == 0 and "24 of 100, exhausted" in missed.stdout
+    assert draftmill("run", recipe, "--out", out, "--budget", "16").returncode == 0
     exported = draftmill("export", out, "--to", recipe.parent / "rows.jsonl", "--drop", "truncated")
     assert exported.returncode == 0 and "8 rows, 16 supervised tokens" in exported.stdout
 
@@ -77,3 +82,25 @@ def test_beside_a_dataset_that_owes_answers_its_rows_are_written_all_the_same(re
     assert len(read_jsonl(out / "A1" / "tokenized_data.jsonl")) == 12
     both = draftmill("run", recipe, "--out", out, "--patience", "0")
     assert both.returncode == 1 and NOBODY in both.stderr and "Traceback" not in both.stderr
+
+
+def test_a_start_that_is_refused_leaves_the_run_as_it_was(recipe: Path) -> None:
+    """Datasets that its recipe has besides are prepared by then; they stand beside the run, left out."""
+    out, folder = recipe.parent / "run", recipe.parent
+    assert in_process("run", recipe, "--out", out).returncode == 0
+    before = recipe.read_text()
+    write_jsonl(folder / "chat.jsonl", questions(3))
+    chat = {"name": "chat", "source": "chat.jsonl"}
+    other = in_process("run", write(folder, [chat]), "--out", out)
+    assert other.returncode == 1 and "has answers of A1, and the recipe has none of these datasets" in other.stderr
+    assert not (out / "chat").exists()
+    both = write(folder, [chat, *json.loads(before)["datasets"]])
+    refused = in_process("run", both, "--out", out)
+    assert refused.returncode == 1 and (out / "chat" / "prompts.jsonl").exists()
+    settings = read_settings(RunFolder(out))
+    assert settings and settings.left_out == ["chat"]
+    assert in_process("export", out, "--to", folder / "rows.jsonl").stderr == ""
+    recipe.write_text(before)
+    again = in_process("run", recipe, "--out", out)
+    assert again.returncode == 0 and "nothing to do" in again.stdout
+    assert "continued with" not in again.stderr

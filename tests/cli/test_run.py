@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from draftmill.journal.lock import locked
+from draftmill.mill import run as mill_run
+from draftmill.mill.roster import Roster
 from draftmill.records import Conversation
 from draftmill.render import tokenizer
 from draftmill.render.template import ChatTemplate
@@ -20,6 +22,7 @@ from tests.cli.command import (
     command,
     draftmill,
     environment,
+    in_process,
     questions,
     read_jsonl,
     with_file_limit,
@@ -104,6 +107,7 @@ def test_an_edited_answer_is_told_and_one_that_is_taken_out_is_drawn_again(recip
     again = draftmill("run", recipe, "--out", out, "--only", "turns")
     told = f"{journal}:2: was changed after the row of position {second['position']} had been built of it"
     assert again.returncode == 1 and told in again.stdout, again.stdout + again.stderr
+    assert "the rows: " in again.stdout and "for a trainer" not in again.stdout
     exported = draftmill("export", out, "--only", "turns")
     assert exported.returncode == 1 and told in exported.stderr
     assert draftmill("verify", out, "--only", "turns").returncode == 1
@@ -208,6 +212,23 @@ def test_an_interrupt_says_how_to_go_on(recipe: Path) -> None:
     journal = read_jsonl(out / "chat" / "raw_responses.jsonl")
     assert len({line["id"] for line in journal}) == len(journal) >= 3
     assert read_jsonl(out / "events.jsonl")[-1]["message"] == "interrupted"
+
+
+@pytest.mark.parametrize("late", [(Roster, "close"), (mill_run, "read_result")])
+def test_an_interrupt_behind_the_last_answer_keeps_the_sum(
+    recipe: Path, late: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = getattr(*late)
+
+    def interrupted(*args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(*args)
+
+    monkeypatch.setattr(*late, interrupted)
+    done = in_process("run", recipe, "--out", recipe.parent / "run", "--only", "turns")
+    assert done.returncode == 0, done.stderr
+    assert "6 positions = 6 counting" in done.stdout and "interrupted" not in done.stdout + done.stderr
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_the_key_stands_nowhere(recipe: Path, embedded_server: EmbeddedServer) -> None:

@@ -134,3 +134,12 @@ def test_a_dataset_that_the_recipe_has_no_more_is_written_only_by_name(run: Path
     assert report.notes[0] == "a: is left out, since the recipe has it no more; --only a writes it"
     named = export_jsonl(run, tmp_path / "rows.jsonl", only=("a",))
     assert named.rows == {"a": 3} and not any("left out" in note for note in named.notes)
+
+
+@pytest.mark.parametrize(
+    ("place", "advice"), [("/proc/nope/x.jsonl", "name another place"), ("/proc/1/x.jsonl", "name another place")]
+)
+def test_a_place_that_cannot_be_written_is_not_called_a_full_disk(run: Path, place: str, advice: str) -> None:
+    with pytest.raises(StorageError, match="cannot be written") as caught:
+        export_jsonl(run, Path(place))
+    assert advice in str(caught.value.advice)

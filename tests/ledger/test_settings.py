@@ -7,6 +7,7 @@ import pytest
 from draftmill.errors import RunError, StorageError
 from draftmill.journal.folder import RunFolder
 from draftmill.ledger.settings import (
+    beside,
     changes,
     harmless,
     merged,
@@ -100,6 +101,57 @@ def test_a_dataset_that_is_left_out_stays_in_the_run() -> None:
     assert {d.name: (d.lane, d.budget) for d in kept.datasets} == {"b": ("short", 2000), "a": ("long", None)}
 
 
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ({"sampling": {"top_p": 0.95}}, {"sampling": {"top_p": 0.5}}),
+        ({"sampling": {"top_p": 0.95}}, {}),
+        ({}, {"sampling": {"top_k": 5}}),
+        ({"template": {"thinking": True}}, {"template": {"thinking": False}}),
+        ({}, {"template": {"thinking": True}}),
+        ({"template": {"thinking": True}}, {}),
+        ({"languages": ["en"]}, {"languages": ["de"]}),
+        ({"duplicates": "exact"}, {"min_prompt_tokens": 7}),
+    ],
+)
+def test_a_dataset_that_was_left_out_comes_back_only_as_it_was(
+    tmp_path: Path, then: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """What it inherits decides its answers too: by the way of another dataset as straight from one to the other."""
+    folder = RunFolder(tmp_path)
+    for name in "ab":
+        folder.dataset(name).path.mkdir()
+        folder.dataset(name).prompts.touch()
+    alone, other = BASE["datasets"][:1], [{"name": "c", "source": "c.jsonl"}]
+    begun = settings_of(recipe(**then), date="", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,))
+    between = merged(begun, recipe(datasets=other, **now))
+    assert between.left_out == ["a", "b"]
+    assert merged(between, recipe(datasets=other, **now)) == between
+    straight = changes(recipe(**then), recipe(datasets=alone, **now))
+    assert straight and changes(Recipe.model_validate(between.recipe), recipe(datasets=alone, **now)) == straight
+    with pytest.raises(RunError, match="begun with other settings"):
+        refuse_changes(folder, between, recipe(datasets=alone, **now))
+    refuse_changes(folder, between, recipe(datasets=alone, **then))
+    back = merged(between, recipe(**then))
+    assert back.left_out == ["c"] and changes(recipe(datasets=other, **now), Recipe.model_validate(back.recipe)) == []
+    assert harmless(begun, between) == ["datasets.a left out", "datasets.b left out", "with datasets.c"]
+
+
+def test_until_a_start_is_accepted_its_new_datasets_stand_beside_the_run() -> None:
+    frozen = settings_of(
+        recipe(datasets=dataset(samples=5)), date="", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,)
+    )
+    assert beside(frozen, recipe(datasets=dataset(samples=5)), {"a"}) == frozen
+    assert beside(frozen, recipe(datasets=dataset(samples=9), engines=["embedded"]), {"a", "b"}) == frozen
+    today = recipe(datasets=[*BASE["datasets"], {"name": "c", "source": "c"}], sampling={"top_p": 0.5})
+    stands = beside(frozen, today, {"a"})  # b has no prompts yet: today's are made as today's recipe says
+    read = Recipe.model_validate(stands.recipe)
+    assert stands.left_out == ["c"]
+    assert {d.name: read.sampling_of(d).top_p for d in read.datasets} == {"a": 1.0, "b": 0.5, "c": 0.5}
+    assert beside(stands, today, {"a", "b", "c"}) == stands
+    assert merged(stands, recipe(datasets=dataset(samples=5))).left_out == ["c"]
+
+
 @pytest.mark.parametrize("text", ["", "recipe: [", "date: 5", "\0"])
 def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.yaml").write_text(text)
@@ -120,7 +172,7 @@ def test_what_changed_harmlessly_is_named() -> None:
 def test_a_dataset_that_leaves_the_recipe_and_comes_back_is_told() -> None:
     frozen = settings_of(recipe(), date="", files={}, digests=("", ""), vocab_size=9, stop_ids=(2,))
     without = merged(frozen, recipe(datasets=BASE["datasets"][:1]))
-    assert (without.left_out, without.recipe) == (["b"], frozen.recipe)
+    assert without.left_out == ["b"] and changes(recipe(), Recipe.model_validate(without.recipe)) == []
     assert harmless(frozen, without) == ["datasets.b left out"]
     again = merged(without, recipe())
     assert again == frozen and harmless(without, again) == ["datasets.b again"]

@@ -76,6 +76,21 @@ def test_a_penalty_is_not_mixed_over_kinds() -> None:
         refuse_penalty_mixture(both, [Sampling(), penalty])
 
 
+def preflight_of(folder: Path, tokenizer_folder: Path, begun: bool = True) -> Preflight:
+    return Preflight(
+        gguf=None,
+        logs=folder,
+        tokenizer=tokenizer.load(str(tokenizer_folder)),
+        stop_ids=[2],
+        texts=[],
+        samplings=[Sampling()],
+        voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
+        tell=lambda *_: None,
+        kept=folder / "engines.json",
+        begun=begun,
+    )
+
+
 def test_an_engine_that_comes_late_is_examined_against_all_before_it(
     tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,17 +104,7 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
         return engines[spec.url or ""]
 
     monkeypatch.setattr(preflights, "connect", connect)
-    preflight = Preflight(
-        gguf=None,
-        logs=tmp_path,
-        tokenizer=tokenizer.load(str(tokenizer_folder)),
-        stop_ids=[2],
-        texts=[],
-        samplings=[Sampling()],
-        voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
-        tell=lambda *_: None,
-        kept=tmp_path / "engines.json",
-    )
+    preflight = preflight_of(tmp_path, tokenizer_folder)
 
     async def body() -> None:
         for url in ("http://a:1", "http://b:1"):
@@ -109,19 +114,10 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
 
     asyncio.run(body())
     assert [engine.closed for engine in engines.values()] == [False, False, True]
-    later = Preflight(
-        gguf=None,
-        logs=tmp_path,
-        tokenizer=tokenizer.load(str(tokenizer_folder)),
-        stop_ids=[2],
-        texts=[],
-        samplings=[Sampling()],
-        voices=Voices([Passage([1, 2, 3], 1)], 0.1, lambda *_: None),
-        tell=lambda *_: None,
-        kept=tmp_path / "engines.json",
-    )
+    later = [preflight_of(tmp_path, tokenizer_folder, begun) for begun in (True, False)]
     with pytest.raises(RunError, match="a and c are not the same target"):  # at the next start, where c is alone
-        asyncio.run(later.take(EngineSpec(url="http://c:1")))
+        asyncio.run(later[0].take(EngineSpec(url="http://c:1")))
+    asyncio.run(later[1].take(EngineSpec(url="http://c:1")))  # a gave no answer that could bind
 
 
 @pytest.mark.parametrize(("own", "told"), [([], False), ([2, 3], False), ([3], True)])

@@ -1,5 +1,6 @@
 """Options that several verbs share, and how they lay over a recipe."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,11 @@ RecipePath = Annotated[Path, typer.Argument(help="The recipe, a YAML file (`draf
 def _folder(name: str) -> Path:
     if not name.strip():
         raise typer.BadParameter("is empty: name the run's folder, or leave it out")
-    return Path(name)
+    path = Path(name)
+    with suppress(OSError):  # what cannot even be looked at is told where the folder is made
+        if file := next(filter(Path.is_file, (path, *path.parents)), None):
+            raise typer.BadParameter(f"{file} is a file: name a folder for the run")
+    return path
 
 
 Out = Annotated[
@@ -22,8 +27,10 @@ Out = Annotated[
     typer.Option(parser=_folder, metavar="PATH", help="The run's folder; runs/<recipe's name> unless given."),
 ]
 Only = Annotated[list[str] | None, typer.Option(help="Only this dataset; may be given several times.")]
-Samples = Annotated[str | None, typer.Option(help="At most so many prompts a dataset, e.g. 10k.")]
-Budget = Annotated[str | None, typer.Option(help="Token budget a dataset, e.g. 10M or 250k.")]
+Samples = Annotated[
+    str | None, typer.Option(help="At most so many prompts, of every dataset or by dataset: 10k, chat=2k.")
+]
+Budget = Annotated[str | None, typer.Option(help="Token budget, of every dataset or by dataset: 10M, chat=250k.")]
 NativeTools = Annotated[
     bool,
     typer.Option("--native-tools", help="Lift tools that stand as text in system prompts into the model's own form."),

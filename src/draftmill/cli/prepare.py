@@ -36,6 +36,7 @@ def prepare(
     with interruptible(), open_run(loaded, recipe.parent, folder, only=tuple(only or ()), observer=Story()) as run:
         reports = run.prepare(cores)
         found = run.find()
+        run.accept()
     if json:
         figures = {name: msgspec.to_builtins(r) | {"findings": found[name]} for name, r in reports.items()}
         typer.echo(msgspec.json.encode(figures).decode())

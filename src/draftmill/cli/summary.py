@@ -24,8 +24,8 @@ def show(result: Result) -> None:
     ]
     tallies = [d.tally for d in result.datasets]
     finishes = sum((d.finishes for d in result.datasets), Counter[str]())
-    total = _row("all", _sum(tallies), sum(d.rows for d in result.datasets), finishes, False)
-    rows = [_row(d.name, d.tally, d.rows, d.finishes, d.exhausted) for d in result.datasets]
+    total = _row("all", _sum(tallies), sum(d.rows for d in result.datasets), finishes)
+    rows = [_row(d.name, d.tally, d.rows, d.finishes, d.budget if d.exhausted else None) for d in result.datasets]
     say()
     spare = ("mean", "answers", "stopped", "tokens", "cut by limit")
     say(table(columns, rows, total=total if len(rows) > 1 else (), spare=spare))
@@ -102,6 +102,7 @@ def next_steps(result: Result, again: str, run: str) -> None:
         advise(f"the errors, each with its reason: {run}/*/errors.jsonl; --retry-errors tries them again")
     if any(d.rows for d in result.datasets):
         advise(f"the rows: {run}/*/tokenized_data.jsonl")
+    if any(d.rows for d in result.datasets) and not any(d.altered for d in result.datasets):
         advise(f"for a trainer: {command('draftmill', 'export', run)}")
 
 
@@ -122,7 +123,8 @@ def _dataset_json(d: DatasetResult) -> dict[str, Any]:
     }
 
 
-def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], exhausted: bool) -> tuple[str, ...]:
+def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], missed: int | None = None) -> tuple[str, ...]:
+    """``missed`` is a budget that its prompts are too few for."""
     answers = sum(finishes.values())
     cut = finishes[Finish.LENGTH.value]
     return (
@@ -131,7 +133,7 @@ def _row(name: str, tally: Tally, rows: int, finishes: Counter[str], exhausted: 
         count(rows),
         count(tally.error),
         count(tally.owed),
-        count(tally.counting_tokens) + (" exhausted" if exhausted else ""),
+        count(tally.counting_tokens) + (f" of {count(missed)}, exhausted" if missed else ""),
         count(tally.counting_tokens / rows) if rows else "–",
         count(answers),
         count(finishes[Finish.STOP.value]),

@@ -194,11 +194,11 @@ def _show_examples(result: "Result") -> None:
 
 
 def _show_coverage(done: "Verification") -> None:
-    from draftmill.cli.console import label, say, table
+    from draftmill.cli.console import label, many, say, table
 
     if not done.supervised:
         return
-    what = f"with all {done.markers} markers" if done.markers else "by frequency"
+    what = f"with the model's {many(done.markers, 'marker')} in it" if done.markers else "by frequency"
     label("vocabulary", f"share of learnt tokens that a draft vocabulary of this size holds, {what}")
     columns = [(f"{int(size) // 1000}k", "right") for size in done.coverage]
     say(table([("", ""), *columns], [("           ", *(f"{share:.2%}" for share in done.coverage.values()))]))

@@ -53,7 +53,7 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
     notes = [
         f"{name}: is left out, since the recipe has it no more; --only {name} writes it"
         for name in opened.settings.left_out
-        if name in opened.names and not only
+        if name in opened.names and not only and opened.folder.dataset(name).answered()
     ]
     tokens = supervised = 0
     try:

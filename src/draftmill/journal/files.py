@@ -85,4 +85,8 @@ def disk_advice(error: OSError) -> str:
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full: free some space and run the same command again; what was synced is kept"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return "there is no such folder, and none can be made: name another place"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "it may not be written: name another place, or give this user the right to write there"
     return "run the same command again once the disk is in order; what was synced is kept"

@@ -25,6 +25,10 @@ class DatasetFolder:
         self.rows_stamp = path / "rows.json"
         self.drift = path / "drift.json"
 
+    def answered(self) -> bool:
+        """Whether it has answers, or rows that were passed through."""
+        return any(file.exists() and file.stat().st_size for file in (self.journal, self.rows))
+
 
 class ServeFolder:
     """What is kept of the servers that are launched for a run."""

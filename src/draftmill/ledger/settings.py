@@ -14,7 +14,7 @@ from draftmill import __version__
 from draftmill.errors import RunError, StorageError
 from draftmill.journal.files import replacing
 from draftmill.journal.folder import RunFolder
-from draftmill.recipe import Dataset, Recipe
+from draftmill.recipe import Dataset, Recipe, Sampling
 
 _SHOWN = 4  # changes that a message names
 # of one dataset; `name` ties it to its older self
@@ -22,6 +22,17 @@ _FROZEN_DATASET = (
     *("source", "format", "column", "subset", "n", "system", "native_tools", "turns", "history"),
     *("where", "languages", "duplicates", "min_prompt_tokens", "max_prompt_tokens"),
 )
+
+# what datasets inherit that decides their data, as it is where a recipe says nothing of it
+_INHERITED: dict[str, Any] = {
+    "sampling": Sampling().model_dump(),
+    "template": {},
+    "duplicates": "keep",
+    "languages": [],
+    "min_prompt_tokens": None,
+    "max_prompt_tokens": None,
+}
+_NEVER_UNSAID = ("template", "min_prompt_tokens", "max_prompt_tokens")  # a dataset cannot say "none" over the recipe's
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -94,14 +105,43 @@ def refuse_changes(folder: RunFolder, frozen: Settings, recipe: Recipe) -> None:
 
 
 def merged(frozen: Settings, recipe: Recipe) -> Settings:
-    """The settings with what may change taken from today's recipe; a dataset that it leaves out stays in the run."""
+    """The settings with what may change taken from today's recipe; a dataset that it leaves out stays in the run, with
+    all that it was made with."""
     now = recipe.resolved()
-    names = {dataset["name"] for dataset in now["datasets"]}
-    others = [d for d in frozen.recipe["datasets"] if d["name"] not in names]
-    now["datasets"] += others
-    now["lanes"] = frozen.recipe["lanes"] | now["lanes"]
     now["engines"] = now["engines"] or frozen.recipe["engines"]  # for now every one of them is taken out
-    return msgspec.structs.replace(frozen, recipe=now, left_out=[d["name"] for d in others])
+    names = {dataset["name"] for dataset in now["datasets"]}
+    others = [d["name"] for d in frozen.recipe["datasets"] if d["name"] not in names]
+    return msgspec.structs.replace(frozen, recipe=_joined(now, frozen.recipe), left_out=others)
+
+
+def beside(frozen: Settings, recipe: Recipe, begun: set[str]) -> Settings:
+    """What stands in the run until today's start is accepted: what stood there, and beside it, left out, the datasets
+    that are new. ``begun`` are those that have prompts; the others bind nothing and are today's."""
+    now = recipe.resolved()
+    today = {dataset["name"]: dataset for dataset in _spread(now)["datasets"]}
+    known = list(zip(frozen.recipe["datasets"], _spread(frozen.recipe)["datasets"], strict=True))
+    kept = [d for d, full in known if d["name"] in begun or today.get(d["name"], full) == full]
+    joined = _joined(frozen.recipe | {"datasets": kept}, now)
+    new = [name for name in today if name not in {d["name"] for d in frozen.recipe["datasets"]}]
+    return msgspec.structs.replace(frozen, recipe=joined, left_out=frozen.left_out + new)
+
+
+def _joined(recipe: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A resolved recipe with the datasets and lanes of the other that it lacks, these with all that they inherited."""
+    names = {dataset["name"] for dataset in recipe["datasets"]}
+    others = [dataset for dataset in _spread(other)["datasets"] if dataset["name"] not in names]
+    if others and any(recipe[key] != other.get(key, _INHERITED[key]) for key in _NEVER_UNSAID):
+        datasets = [d | {"template": recipe["template"] | d["template"]} for d in recipe["datasets"]]
+        recipe = recipe | {key: _INHERITED[key] for key in _NEVER_UNSAID} | {"datasets": datasets}
+    return recipe | {"datasets": recipe["datasets"] + others, "lanes": other["lanes"] | recipe["lanes"]}
+
+
+def _spread(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The same recipe with what its datasets inherit written into each of them, and nothing left to inherit."""
+    read = Recipe.model_validate(recipe)
+    full = read.resolved()["datasets"]
+    own = [{"sampling": read.sampling_of(d).model_dump(), "template": read.template_of(d)} for d in read.datasets]
+    return recipe | _INHERITED | {"datasets": [one | values for one, values in zip(full, own, strict=True)]}
 
 
 def harmless(old: Settings, new: Settings) -> list[str]:
@@ -109,7 +149,7 @@ def harmless(old: Settings, new: Settings) -> list[str]:
 
     A dataset, lane or engine that only one of them has is named as a whole.
     """
-    before, after = _parts(old.recipe), _parts(new.recipe)
+    before, after = _parts(_spread(old.recipe)), _parts(_spread(new.recipe))
     changed = [f"without {name}" for name in before if name not in after]
     changed += [f"with {name}" for name in after if name not in before]
     changed += [f"datasets.{name} left out" for name in new.left_out if name not in old.left_out]

@@ -24,7 +24,8 @@ def begin(folder: RunFolder, recipe: Recipe, target: Target, note: Note) -> tupl
     """The settings that may not change, of a run that begins or goes on, and its model. Raises RunError where the
     recipe or the model is not what the run was begun with.
 
-    ``note(kind, subject, message)`` hears what is worth telling.
+    What the file says of a run that goes on changes when the start is accepted; until then new datasets stand beside
+    it, since their prompts are made by these settings. ``note(kind, subject, message)`` hears what is worth telling.
     """
     settings, loaded = frozen_settings.read_settings(folder), None
     files = fingerprint(target.tokenizer)
@@ -36,16 +37,22 @@ def begin(folder: RunFolder, recipe: Recipe, target: Target, note: Note) -> tupl
         settings, loaded = _first(folder, recipe, target, files)
         note("start", "run", f"begun with {target.tokenizer}")
     else:
+        _refuse_another_run(folder, recipe)
         frozen_settings.refuse_changes(folder, settings, recipe)
         _refuse_other_model(folder, settings, files)
         merged = frozen_settings.merged(settings, recipe)
-        if merged == settings:
-            return settings, Model(folder, settings, recipe, None)
-        changed = "; ".join(frozen_settings.harmless(settings, merged)) or "more datasets"
-        note("recipe", "run", f"continued with {changed}")
-        settings = merged
+        if changed := frozen_settings.harmless(settings, merged):
+            note("recipe", "run", f"continued with {'; '.join(changed)}")
+        accept(folder, frozen_settings.beside(settings, recipe, set(begun)))
+        return merged, Model(folder, merged, recipe, None)
     frozen_settings.write_settings(folder, settings)
     return settings, Model(folder, settings, recipe, loaded)
+
+
+def accept(folder: RunFolder, settings: Settings) -> None:
+    """From now on these are the run's."""
+    if settings != frozen_settings.read_settings(folder):
+        frozen_settings.write_settings(folder, settings)
 
 
 def _first(folder: RunFolder, recipe: Recipe, target: Target, files: dict[str, str]) -> tuple[Settings, Loaded]:
@@ -64,6 +71,16 @@ def _first(folder: RunFolder, recipe: Recipe, target: Target, files: dict[str, s
         stop_ids=markers.find(loaded, template, custom(recipe.markers))[0].stop_ids,
     )
     return settings, (loaded, template)
+
+
+def _refuse_another_run(folder: RunFolder, recipe: Recipe) -> None:
+    """A recipe that has none of the datasets that have answers is another run's."""
+    answered = [f.name for f in folder.begun() if f.answered()]
+    if answered and not set(answered) & {dataset.name for dataset in recipe.datasets}:
+        raise RunError(
+            f"{folder.path}: has answers of {', '.join(answered)}, and the recipe has none of these datasets",
+            "give another --out; to add datasets to this run, keep its own in the recipe and name the new ones: --only",
+        )
 
 
 def _refuse_other_model(folder: RunFolder, settings: Settings, files: dict[str, str]) -> None:

@@ -29,7 +29,8 @@ PROBES = (
 
 class Preflight:
     """Opens and examines the engines of one run. ``texts`` are what their tokenizers are asked about, ``stop_ids``
-    where answers shall end. ``compared`` counts the texts that gave the same ids.
+    where answers shall end. ``compared`` counts the texts that gave the same ids. ``kept`` is where the engines' own
+    word is recorded, which binds later starts once the run has answers (``begun``).
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Preflight:
         voices: Voices,
         tell: Callable[[str, str, str], None],
         kept: Path | None = None,
+        begun: bool = True,
     ) -> None:
         self.compared = 0
         self._gguf = gguf
@@ -57,7 +59,8 @@ class Preflight:
         self._may_end = sorted({*tokenizer.special.values(), *self._stop_ids})
         self._engines: list[Engine] = []
         self._kept = kept
-        self._known = _identities(kept)  # of all that were ever taken, in earlier starts too: what they gave is kept
+        # of all that were ever taken, in earlier starts too, since what they gave is kept
+        self._known = _identities(kept) if begun else []
 
     async def take(self, spec: EngineSpec) -> Seat:
         """An engine's seat. Raises its own EngineError, and RunError where it may not be used in this run."""

@@ -34,7 +34,8 @@ class DatasetResult:
     ``ended`` the conversations that ended before their recording did, by reason.
 
     ``complaints`` say why it does not call itself complete although nothing is owed, ``damage`` what of its files
-    cannot be read. ``drift`` is of a sample of its rows, None where nobody looked.
+    cannot be read. ``drift`` is of a sample of its rows, None where nobody looked. ``altered``: answers were changed
+    after their rows had been built, so that an export refuses. ``budget`` is what it was to hold.
 
     ``continued`` answers took several calls; ``redrawn`` ones were drawn again after an interruption lost their
     beginning, which makes the data shorter.
@@ -51,6 +52,8 @@ class DatasetResult:
     complaints: list[str]
     damage: list[str]
     drift: Figure | None = None
+    altered: bool = False
+    budget: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,4 +135,6 @@ def _dataset_result(
         complaints,
         unreadable(files, standing),
         drift(dataset, standing),
+        altered=bool(altered(files)),
+        budget=dataset.budget,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from draftmill.ledger.control import GOES_ON, PAUSED, ControlFile, paused_as
 from draftmill.ledger.rows import lost, only_grew, refresh_rows
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
-from draftmill.mill.beginning import begin
+from draftmill.mill.beginning import accept, begin
 from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
@@ -106,13 +107,20 @@ class Run:
         """
         standings = self._standings(retry_errors)
         if not any(_owes(standing, first) for standing in standings.values()):
+            self.accept()
             return self.result(Start(Ending.DONE))
-        with servers() if servers else nullcontext(limits.keeper) as keeper:
-            self.find()
-            import uvloop
+        with _sum_first() as milled:
+            with servers() if servers else nullcontext(limits.keeper) as keeper:
+                self.find()
+                import uvloop
 
-            start = uvloop.run(self._mill(standings, replace(limits, keeper=keeper), first))
-        return self.result(start)
+                start = uvloop.run(self._mill(standings, replace(limits, keeper=keeper), first))
+                milled()
+            return self.result(start)
+
+    def accept(self) -> None:
+        """The recipe of this start is the run's from now on: nothing refuses it any more."""
+        accept(self.folder, self.settings)
 
     def result(self, start: Start) -> Result:
         """What stands on the disk after a start; the rows are written where they are not there yet."""
@@ -225,6 +233,7 @@ class Run:
     async def _mill(self, standings: dict[str, Standing], limits: Limits, first: int | None) -> Start:
         tokenizer, template = self._model.tokenizer, self._model.template
         self.folder.logs.mkdir(exist_ok=True)
+        begun = any(files.journal.exists() and files.journal.stat().st_size for files in self.folder.begun())
         preflight = Preflight(
             gguf=self._target.gguf,
             logs=self.folder.logs,
@@ -237,10 +246,11 @@ class Run:
                 self.recipe.engine_tolerance,
                 self.note,
                 self.folder.voices,
-                begun=any(files.journal.exists() and files.journal.stat().st_size for files in self.folder.begun()),
+                begun=begun,
             ),
             tell=self.note,
             kept=self.folder.engines,
+            begun=begun,
         )
         roster = Roster(self.recipe.engines, preflight.take, self.note, preflight.release)
         streams: list[Stream] = []
@@ -248,6 +258,7 @@ class Run:
         try:
             await roster.open()
             fit_open_files(roster.seats)
+            self.accept()
             self._observer.seated(roster.seats, preflight.compared)
             load_log = Appender(self.folder.load)
             streams = [self._stream(d, standings[d.name], first) for d in self.datasets]
@@ -290,8 +301,8 @@ class Run:
             raise
         finally:
             beside.cancel()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                events.remove_signal_handler(number)
+            for number in (signal.SIGINT, signal.SIGTERM):  # until the event loop is closed: the sum comes first
+                events.add_signal_handler(number, _ignore)
             self._observer.milled()
         self.note("ended", "run", ending.value if loop.error is None else f"{ending.value}: {loop.error.message}")
         return Start(
@@ -360,6 +371,20 @@ def open_run(recipe: Recipe, base: Path, out: Path, *, only: tuple[str, ...] = (
             yield run
         finally:
             run.close()
+
+
+@contextmanager
+def _sum_first() -> Iterator[Callable[[], object]]:
+    """From the call of what it yields on, a first Ctrl-C does nothing: all is on the disk, and its sum is told."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield partial(signal.signal, signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, before))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ignore() -> None:
+    pass
 
 
 def _owes(standing: Standing, first: int | None) -> bool:

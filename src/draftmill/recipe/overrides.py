@@ -17,7 +17,8 @@ from draftmill.recipe.part import Part
 class Overrides(Part):
     """What the command line lays over a recipe.
 
-    ``concurrency`` and ``max_new_tokens`` are as typed: ``64`` for every lane, or ``short=150,long=32``.
+    ``concurrency`` and ``max_new_tokens`` are as typed: ``64`` for every lane, or ``short=150,long=32``; so are
+    ``budget`` and ``samples``, by dataset.
     """
 
     only: tuple[str, ...] = ()
@@ -46,9 +47,7 @@ def apply(data: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
     for field in ("budget", "samples"):
         if (text := getattr(overrides, field)) is None:
             continue
-        faults += _value_faults(parse_count, text, f"--{field} {text}")
-        for dataset in meant:
-            dataset[field] = text
+        faults += _override_datasets(meant, field, text)
     for dataset in meant if overrides.native_tools else ():
         dataset["native_tools"] = True
     if datasets:
@@ -76,6 +75,22 @@ def _value_faults(parse: Callable[[str], object], typed: str, option: str) -> li
     except ValueError as error:
         return [f"{option}: {error}"]
     return []
+
+
+def _override_datasets(datasets: list[dict[str, Any]], field: str, text: str) -> list[str]:
+    """Set a count of every dataset, or of those that are named. Returns what is wrong."""
+    faults: list[str] = []
+    names = [str(dataset.get("name")) for dataset in datasets]
+    for part in map(str.strip, text.split(",")):
+        target, _, typed = (word.strip() for word in part.rpartition("="))
+        if target and names and target not in names:
+            faults.append(f"--{field} {part}: no dataset {one_of(target, names)}")
+        elif wrong := _value_faults(parse_count, typed, f"--{field} {part or repr(part)}"):
+            faults += wrong
+        for dataset in datasets:
+            if dataset.get("name") == target or not target:
+                dataset[field] = typed
+    return faults
 
 
 def _override_lanes(lanes: object, field: str, text: str, faults: list[str]) -> object:
