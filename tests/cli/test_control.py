@@ -119,10 +119,10 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
 def test_what_it_cannot_follow_is_refused_and_changes_nothing(recipe: Path) -> None:
     out = recipe.parent / "run"
     nothing = draftmill("control", out, "--pause")
-    assert nothing.returncode == 2 and "no run has begun there" in nothing.stderr
+    assert nothing.returncode == 2 and "holds no run" in nothing.stderr
     for wrong in (recipe, recipe.parent, recipe.parent / "nowhere"):
         refused = in_process("control", wrong)
-        assert refused.returncode == 2 and f"{wrong}: no run has begun there" in refused.stderr
+        assert refused.returncode == 2 and f"{wrong}: holds no run" in refused.stderr
         exported = in_process("export", wrong)
         assert exported.returncode == 2 and f"{wrong}: holds no run" in exported.stderr
 

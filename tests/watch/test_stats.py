@@ -347,6 +347,21 @@ def test_what_a_run_goes_on_with(tmp_path: Path) -> None:
     assert figures.again is None and diagnose(figures)[0].advice.startswith(f"restore {folder.path}/run.yaml")
 
 
+def test_datasets_of_a_refused_start_are_none_of_the_runs(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"}, {"name": "new"})
+
+    def names() -> list[str]:
+        return [d.name for d in watch(folder).refresh().datasets]
+
+    assert names() == ["d", "new"]
+    settings = read_settings(folder)
+    assert settings
+    write_settings(folder, msgspec.structs.replace(settings, left_out=["new"]))
+    assert names() == ["d"]
+    append(folder.dataset("new").journal, completion(0, dataset="new"))
+    assert names() == ["d", "new"]  # it was answered before it was left out
+
+
 def test_answers_that_are_gone(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "d"})
     journal = folder.dataset("d").journal

@@ -73,7 +73,7 @@ def steer(
     """
     settings = read_settings(folder)
     if settings is None:
-        raise UsageFault(f"{folder.path}: no run has begun there", "give the folder that `draftmill run` named")
+        raise UsageFault(f"{folder.path}: holds no run", "give the folder that `draftmill run` named")
     recipe = Recipe.model_validate(settings.recipe)
     file = ControlFile(folder.control)
     before = Control() if clear else file.read()

@@ -74,6 +74,7 @@ class RunWatch:
         self._settings_stamp: object = ()
         self._control_fault = ""
         self._quickstart = False
+        self._left_out: set[str] = set()
         self._vocab_size = LARGEST
         self._settings_fault: list[Unread] = []
         self._slots: dict[str, int | None] = {}
@@ -112,6 +113,7 @@ class RunWatch:
             settings = read_settings(self.folder)
             self.recipe = Recipe.model_validate(settings.recipe) if settings else None
             self._vocab_size = settings.vocab_size if settings else LARGEST
+            self._left_out = set(settings.left_out) if settings else set()
         except (StorageError, ValidationError) as error:
             self.recipe = None
             self._settings_fault = [Unread(self.folder.settings.name, 1, 1, str(error).splitlines()[0])]
@@ -133,7 +135,8 @@ class RunWatch:
         return Plan(dataset.lane, limit, dataset.samples, dataset.budget, dataset.budget_counts, self._vocab_size)
 
     def _find_datasets(self) -> None:
-        """Those of the recipe first, in its order, then whatever else has prompts or a journal."""
+        """Those of the recipe first, in its order, then whatever else has prompts or a journal. A dataset that the
+        recipe leaves out and that has no answers, as a start that is refused leaves behind, is none of the run's."""
         if isinstance(self.folder, _Alone):
             name = self.folder.path.resolve().name
             self.datasets = self.datasets or {name: DatasetWatch(self.folder.dataset(name), self._plan(name))}
@@ -145,6 +148,7 @@ class RunWatch:
         except OSError:
             return
         there = [n for n in found if any(f.exists() for f in _files(self.folder.dataset(n)))]
+        there = [n for n in there if n not in self._left_out or self.folder.dataset(n).answered()]
         if not there:
             return
         own = self.recipe.markers.thinking if self.recipe else None
