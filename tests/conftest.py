@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 settings.register_profile("any machine", deadline=None)  # a busy one may take its time
 settings.load_profile("any machine")
+
+# a shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOTS = 4
 CONTEXT = 512
