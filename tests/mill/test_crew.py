@@ -81,3 +81,12 @@ def test_a_fault_in_a_worker_is_told_as_it_is() -> None:
 
 def test_cores_are_those_that_may_be_used() -> None:
     assert Crew().cores == len(os.sched_getaffinity(0)) == crews._usable_cores()
+
+
+def test_ctrl_c_waits_until_workers_have_been_started() -> None:
+    inside = []
+    with pytest.raises(KeyboardInterrupt), crews._uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.02)
+        inside.append(True)
+    assert inside and signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from typing import Any, TypeVar
 
 from draftmill.errors import RunError
@@ -74,17 +74,31 @@ class Crew:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _submit(self, blob: bytes, item: A) -> "Future[Any]":
-        # a worker inherits the mask: Ctrl-C must not meet it before ``_begin`` has taken it away
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with _uninterrupted():
             if self._pool is None:
                 # spawned: a forked copy of a process with threads (tokenizers, uvloop, rich) can hang
                 self._pool = ProcessPoolExecutor(self.cores, get_context("spawn"), initializer=_begin)
                 for _ in range(self.cores):  # all of them now: the pool cannot end well while it is adding one
                     self._pool.submit(int)
             return self._pool.submit(_do, blob, item)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until it is over: it must meet no worker before ``_begin``, nor its parent while that starts it."""
+    resource_tracker.ensure_running()  # else the first worker's start begins it, which unblocks the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # workers inherit it
+    came: list[tuple[int, Any]] = []  # at another thread, which tells Python's main one
+    alone = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, lambda *call: came.append(call)) if alone else None
+    try:
+        yield
+    finally:
+        if alone:
+            signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if came and callable(before):
+            before(*came[0])
 
 
 def _usable_cores() -> int:
