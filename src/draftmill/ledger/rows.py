@@ -3,6 +3,7 @@
 Derived, always rebuildable.
 """
 
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -197,6 +198,9 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
         return stamp.rows
     fresh = Fresh(folder, standing)
     with replacing(folder.rows) as temporary, temporary.open("wb") as file:
+        if status:  # a kill may have left lines that are not on the disk yet: no row may outlive its answer
+            with folder.journal.open("rb") as journal:
+                os.fsync(journal.fileno())
         for _, line in fresh:
             file.write(line)
     stamp = msgspec.structs.replace(

@@ -119,10 +119,10 @@ def _dataset_result(
     rows = 0
     try:
         rows = refresh_rows(files, standing)
-        if told := altered(files):
-            complaints.append("; ".join(told))
     except StorageError as error:  # a full disk: the journal stands, and the rows are built at the next start
         complaints.append(error.message)
+    if told := altered(files):
+        complaints.append("; ".join(told))
     return DatasetResult(
         dataset.name,
         tally,
@@ -135,6 +135,6 @@ def _dataset_result(
         complaints,
         unreadable(files, standing),
         drift(dataset, standing),
-        altered=bool(altered(files)),
+        altered=bool(told),
         budget=dataset.budget,
     )

@@ -301,8 +301,8 @@ class Run:
             raise
         finally:
             beside.cancel()
-            for number in (signal.SIGINT, signal.SIGTERM):  # until the event loop is closed: the sum comes first
-                events.add_signal_handler(number, _ignore)
+            for number in (signal.SIGINT, signal.SIGTERM):  # the sum comes first; a second one ends it
+                events.add_signal_handler(number, events.remove_signal_handler, number)
             self._observer.milled()
         self.note("ended", "run", ending.value if loop.error is None else f"{ending.value}: {loop.error.message}")
         return Start(
@@ -381,10 +381,6 @@ def _sum_first() -> Iterator[Callable[[], object]]:
         yield partial(signal.signal, signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, before))
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _ignore() -> None:
-    pass
 
 
 def _owes(standing: Standing, first: int | None) -> bool:

@@ -128,7 +128,7 @@ class Seat:
         self.cap, self._governed, self.look = decision.cap, decision.ceiling, decision.look
         self._ceiling = min(self._ceiling, self.cap) if refused else float(self.cap)
         now, (then, before) = clock.now(), self._told
-        moved = now - then >= _SELDOM and abs(self.ceiling - before) > _FAR * before
+        moved = not refused and now - then >= _SELDOM and abs(self.ceiling - before) > _FAR * before
         if why := decision.reason or (moved and decision.bound):
             self._told = now, self.ceiling
             self._tell("cap", self.engine.name, f"{self.ceiling} at once: {why}")
