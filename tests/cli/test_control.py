@@ -132,6 +132,14 @@ def test_what_holds_is_told_in_words_and_as_json(tmp_path: Path) -> None:
     run = begin(tmp_path / "run", {"name": "chat"})
     paused = in_process("control", run.path, "--pause", "--concurrency", "short=8")
     assert "state      paused: nothing new is sent, until --resume" in paused.stdout
+    more = in_process("control", run.path, "--budget", "chat=12M", "--engine", "http://h:1=4", "--engine", "http://g:1")
+    assert [line.split(None, 1) for line in more.stdout.splitlines()[:4]] == [
+        ["lane", "short: 8 at once"],
+        ["budget", "chat: 12.00M tokens"],
+        ["engine", "http://h:1: put in, 4 at once"],
+        ["engine", "http://g:1: put in"],
+    ]
+    in_process("control", run.path, "--clear", "--concurrency", "short=8")
     resumed = in_process("control", run.path, "--resume", "--json")
     assert json.loads(resumed.stdout) == {
         "run": str(run.path),

@@ -99,6 +99,7 @@ def test_a_start_that_is_refused_leaves_the_run_as_it_was(recipe: Path) -> None:
     assert refused.returncode == 1 and (out / "chat" / "prompts.jsonl").exists()
     settings = read_settings(RunFolder(out))
     assert settings and settings.left_out == ["chat"]
+    assert "continued with" not in refused.stderr and '"recipe"' not in (out / "events.jsonl").read_text()
     assert in_process("export", out, "--to", folder / "rows.jsonl").stderr == ""
     recipe.write_text(before)
     again = in_process("run", recipe, "--out", out)

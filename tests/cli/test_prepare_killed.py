@@ -100,7 +100,9 @@ def test_ctrl_c_ends_all_processes_with_one_line(place: Path, tmp_path: Path) ->
     _, told = process.communicate(timeout=200)
     assert process.returncode == 130 and "Traceback" not in told, told
     assert "interrupted; the same command goes on" in told
-    assert wait_until(lambda: not list(processes(process.pid)), 20), "a worker outlives its parent"  # its pipe ends first
+    assert wait_until(lambda: not list(processes(process.pid)), 20), (
+        "a worker outlives its parent"
+    )  # its pipe ends first
     assert draftmill("prepare", place / "recipe.yaml", "--out", out).returncode == 0 and same(place, out)
 
 

@@ -137,6 +137,7 @@ def test_settings_that_decide_the_data_may_not_change(recipe: Path) -> None:
     change(recipe, sampling={}, seed=0)
     grown = draftmill("run", recipe, "--out", out, "--max-new-tokens", "5", "--concurrency", "2", "--budget", "20")
     assert grown.returncode == 0, grown.stderr
+    assert "continued with" in grown.stderr
     limits = [line["limit"] for line in read_jsonl(out / "chat" / "raw_responses.jsonl")]
     assert limits[0] == 8 and set(limits[1:]) == {5}
 

@@ -5,10 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from draftmill.cli.console import result
 from draftmill.cli.verify import show
+from draftmill.journal.folder import RunFolder
+from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.render import tokenizer as tokenizers
 from draftmill.verify.tally import Tally
 from draftmill.verify.verification import Verification, results
@@ -85,6 +88,26 @@ def test_a_run_keeps_its_verification(clean: Clean) -> None:  # noqa: F811
     assert kept["passed"] == (done.returncode == 0)
     assert {"name", "severity", "count", "share", "threshold", "message", "examples"} <= kept["checks"][0].keys()
     assert sum(kept["rows"].values()) == sum(rows for rows, _ in kept["lanes"].values())
+
+
+@pytest.mark.embedded
+def test_datasets_of_which_nothing_is_verified_are_named(clean: Clean, tmp_path: Path) -> None:  # noqa: F811
+    shutil.copytree(clean.run, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    settings = read_settings(folder)
+    assert settings is not None
+    first, second = (d["name"] for d in settings.recipe["datasets"])
+    write_settings(folder, msgspec.structs.replace(settings, left_out=[first]))
+    done = in_process("verify", folder.path, "--workers", 1)
+    left_out = f"is left out, since the recipe has it no more; --only {first} verifies it"
+    assert f"{first}: {left_out}" in " ".join(done.stdout.split())
+    kept = json.loads((folder.path / "verification.json").read_text())
+    assert list(kept["rows"]) == [second] and kept["passed_over"] == {first: left_out}
+
+    write_settings(folder, settings)
+    folder.dataset(first).rows.unlink()
+    done = in_process("verify", folder.path, "--only", first, "--only", second, "--json")
+    assert json.loads(done.stdout)["passed_over"] == {first: "has no rows yet"}
 
 
 def test_what_was_found_is_told_where_it_cannot_be_kept(clean: Clean, tmp_path: Path) -> None:  # noqa: F811

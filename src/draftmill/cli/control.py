@@ -8,7 +8,9 @@ import typer
 from draftmill.cli.options import Json
 
 if TYPE_CHECKING:
-    from draftmill.recipe import Wish
+    from collections.abc import Iterator
+
+    from draftmill.recipe import Control, Wish
 
 _FOLLOWS = {
     True: "is on and follows within a second or two",
@@ -70,12 +72,34 @@ def control(
     if not after.engines:
         label("control", "no engine is left: nothing is generated until one is put in", style="yellow")
     with result(json=json):
-        for line in now.text().splitlines():
-            label("control", line)
-        if now == Control():
+        for what, text in _words(now):
+            label(what, text)
+        if now.model_copy(update={"pause": False}) == Control():
             label("control", "nothing but what the recipe says")
         label("state", "paused: nothing new is sent, until --resume" if now.pause else "not paused: prompts are sent")
         label("run", _FOLLOWS[held])
+
+
+def _words(control: "Control") -> "Iterator[tuple[str, str]]":
+    """What holds otherwise than the recipe says, each as what it is about and what holds."""
+    from draftmill.cli.console import count
+
+    for lane, number in control.concurrency.items():
+        yield "lane", f"{lane}: {_at_once(number)}"
+    for dataset, budget in control.budgets.items():
+        yield "budget", f"{dataset}: {count(budget)} tokens"
+    for url, wish in control.engines.items():
+        match wish:
+            case bool():
+                yield "engine", f"{url}: {'put in' if wish else 'taken out'}"
+            case dict():
+                yield "engine", f"{url}: put in, {', '.join(f'{key}: {value}' for key, value in wish.items())}"
+            case _:
+                yield "engine", f"{url}: put in, {_at_once(wish)}"
+
+
+def _at_once(number: int | str) -> str:
+    return "auto: the governor finds its concurrency" if number == "auto" else f"{number} at once"
 
 
 def _engine(text: str) -> "tuple[str, Wish]":

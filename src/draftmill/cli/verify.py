@@ -125,6 +125,8 @@ def show(done: "Verification") -> None:
     label(
         "rows", f"{many(sum(done.rows.values()), 'row')}, {count(done.tokens)} tokens, {count(done.supervised)} learnt"
     )
+    for name, why in done.passed_over.items():
+        label("not seen", f"{name}: {why}", style="yellow")
     label("checks", f"{len(done.checks)} made, {len(done.checks) - len(found)} found nothing")
     if found:
         columns = [

@@ -50,11 +50,7 @@ def export_jsonl(run: Path, target: Path, *, only: tuple[str, ...] = (), drop: t
             raise UsageFault(f"no filter {filter!r}; there is {', '.join(FILTERS)}")
     written: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
-    notes = [
-        f"{name}: is left out, since the recipe has it no more; --only {name} writes it"
-        for name in opened.settings.left_out
-        if name in opened.names and not only and opened.folder.dataset(name).answered()
-    ]
+    notes = [f"{name}: {why}" for name, why in opened.left_out(only, "writes").items()]
     tokens = supervised = 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

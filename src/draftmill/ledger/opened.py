@@ -27,6 +27,11 @@ class OpenedRun:
                 raise UsageFault(f"no dataset {name!r}; there is {', '.join(self.names) or 'none'}")
         return only or tuple(name for name in self.names if name not in self.settings.left_out)
 
+    def left_out(self, only: tuple[str, ...], does: str) -> dict[str, str]:
+        """The datasets with answers that ``chosen`` passes over, each with why; ``does`` is what asking does."""
+        there = [n for n in self.settings.left_out if n in self.names and self.folder.dataset(n).answered()]
+        return {n: f"is left out, since the recipe has it no more; --only {n} {does} it" for n in there if not only}
+
     def standing(self, name: str, files: DatasetFolder | None = None, worth: int = WORTH) -> Standing:
         """What counts of a dataset, whose files are ``files`` where others are to be read; ``worth`` as in
         ``load_standing``. Raises StorageError."""

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import date
 
 from draftmill.errors import RunError
@@ -20,7 +21,16 @@ from draftmill.render.template import ChatTemplate
 Note = Callable[[str, str, str], None]
 
 
-def begin(folder: RunFolder, recipe: Recipe, target: Target, note: Note) -> tuple[Settings, Model]:
+@dataclass(frozen=True)
+class Begun:
+    """``changed`` says in words what today's recipe has otherwise than the run's last start."""
+
+    settings: Settings
+    model: Model
+    changed: list[str] = field(default_factory=list)
+
+
+def begin(folder: RunFolder, recipe: Recipe, target: Target, note: Note) -> Begun:
     """The settings that may not change, of a run that begins or goes on, and its model. Raises RunError where the
     recipe or the model is not what the run was begun with.
 
@@ -41,16 +51,20 @@ def begin(folder: RunFolder, recipe: Recipe, target: Target, note: Note) -> tupl
         frozen_settings.refuse_changes(folder, settings, recipe)
         _refuse_other_model(folder, settings, files)
         merged = frozen_settings.merged(settings, recipe)
-        if changed := frozen_settings.harmless(settings, merged):
-            note("recipe", "run", f"continued with {'; '.join(changed)}")
-        accept(folder, frozen_settings.beside(settings, recipe, set(begun)))
-        return merged, Model(folder, merged, recipe, None)
+        _keep(folder, frozen_settings.beside(settings, recipe, set(begun)))
+        return Begun(merged, Model(folder, merged, recipe, None), frozen_settings.harmless(settings, merged))
     frozen_settings.write_settings(folder, settings)
-    return settings, Model(folder, settings, recipe, loaded)
+    return Begun(settings, Model(folder, settings, recipe, loaded))
 
 
-def accept(folder: RunFolder, settings: Settings) -> None:
-    """From now on these are the run's."""
+def accept(folder: RunFolder, settings: Settings, changed: list[str], note: Note) -> None:
+    """From now on these are the run's settings, ``changed`` as ``Begun`` says."""
+    _keep(folder, settings)
+    if changed:
+        note("recipe", "run", f"continued with {'; '.join(changed)}")
+
+
+def _keep(folder: RunFolder, settings: Settings) -> None:
     if settings != frozen_settings.read_settings(folder):
         frozen_settings.write_settings(folder, settings)
 

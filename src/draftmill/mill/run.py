@@ -67,7 +67,8 @@ class Run:
         self._events = Appender(folder.events)
         self._told: set[Finding] = set()
         self._target: Target = resolve(recipe, base)
-        self.settings, self._model = begin(folder, self.recipe, self._target, self.note)
+        begun = begin(folder, self.recipe, self._target, self.note)
+        self.settings, self._model, self._changed = begun.settings, begun.model, begun.changed
 
     def prepare(self, cores: int | None = None) -> dict[str, Prepared]:
         """Make the prompts of every dataset that has none yet, or too few. Returns each dataset's report.
@@ -120,7 +121,7 @@ class Run:
 
     def accept(self) -> None:
         """The recipe of this start is the run's from now on: nothing refuses it any more."""
-        accept(self.folder, self.settings)
+        accept(self.folder, self.settings, self._changed, self.note)
 
     def result(self, start: Start) -> Result:
         """What stands on the disk after a start; the rows are written where they are not there yet."""

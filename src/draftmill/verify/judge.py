@@ -8,6 +8,7 @@ from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from draftmill import __version__
@@ -52,8 +53,10 @@ def verify_run(
     began = time.perf_counter()
     opened = open_run(path)
     folder, settings, recipe = opened.folder, opened.settings, opened.recipe
-    chosen = opened.chosen(only)
-    chosen = tuple(name for name in chosen if folder.dataset(name).rows.exists())
+    asked_for = opened.chosen(only)
+    chosen = tuple(name for name in asked_for if folder.dataset(name).rows.exists())
+    passed_over = dict.fromkeys(asked_for, "has no rows yet") | opened.left_out(only, "verifies")
+    passed_over = {name: why for name, why in passed_over.items() if name not in chosen}
     if not chosen:
         raise RunError(f"{path}: there is no row to verify", "`draftmill run` writes the rows of all that is answered")
     if not folder.tokenizer.is_dir():
@@ -80,7 +83,8 @@ def verify_run(
     stops, size = tuple(settings.stop_ids), settings.vocab_size
     makers = makers_of(folder, recipe.engine_tolerance)
     judged = _replayed(lambda: replayed(replay, asked, stops, size, wholes, jobs[0].model, not_made, makers), not_made)
-    return _judged(str(path), jobs, wholes, limits, not_made, began, judged)
+    done = _judged(str(path), jobs, wholes, limits, not_made, began, judged)
+    return msgspec.structs.replace(done, passed_over=passed_over)
 
 
 def verify_file(

@@ -54,7 +54,8 @@ class Fault(msgspec.Struct, frozen=True):
 class Verification(msgspec.Struct, frozen=True):
     """What was verified, and what came of it. ``not_made`` says why by the name of a check. ``coverage`` is the share
     of supervised tokens in a draft vocabulary of each size, markers included. ``lanes`` has rows and cut ones.
-    ``replay`` is what an engine said of some rows, where one was asked, ``replay_fault`` why it could not be."""
+    ``replay`` is what an engine said of some rows, where one was asked, ``replay_fault`` why it could not be.
+    ``passed_over`` are a run's datasets of which nothing was verified, each with why."""
 
     draftmill: str
     source: str
@@ -70,6 +71,7 @@ class Verification(msgspec.Struct, frozen=True):
     markers: int = 0
     replay: Judged | None = None
     replay_fault: Fault | None = None
+    passed_over: dict[str, str] = {}
 
 
 def results(
