@@ -296,10 +296,14 @@ def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
     assert engines["http://b"].state == "absent"
 
 
-def test_an_engine_that_has_never_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("subject", "without"),
+    [("http://b:1", "the run goes on without it"), ("run", "goes on without an engine")],  # as older runs tell it
+)
+def test_an_engine_that_has_never_answered(tmp_path: Path, subject: str, without: str) -> None:
     folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b:1"])
-    said = "goes on without an engine until it answers: no server answers at http://b:1: Connection refused"
-    append(folder.events, event(NOW - 20, "absent", "run", said), event(NOW - 10, "milling"))
+    said = f"{without} until it answers: no server answers at http://b:1: Connection refused"
+    append(folder.events, event(NOW - 20, "absent", subject, said), event(NOW - 10, "milling"))
     append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
     figures = watch(folder).refresh()
     assert [(e.name, e.state) for e in figures.engines] == [("http://e", "open"), ("http://b:1", "absent")]
@@ -313,6 +317,25 @@ def test_an_engine_that_has_never_answered(tmp_path: Path) -> None:
     append(folder.events, event(NOW - 4, "joins", "http://b:1", "8 at once to begin with"))
     append(folder.load, load(NOW - 3, "http://b:1"))
     assert {e.state for e in watch(folder).refresh().engines} == {"open"}
+
+
+@pytest.mark.parametrize("settings", [True, False])
+def test_embedded_engines_that_were_never_there(tmp_path: Path, settings: bool) -> None:
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "embedded", "embedded"])
+    said = "the run goes on without it until it answers: m.gguf: no such GGUF file"
+    told = [event(NOW - 20, "absent", name, said) for name in ("embedded", "embedded-2")]
+    append(folder.events, *told, event(NOW - 10, "milling"))
+    append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
+    if not settings:
+        folder.settings.unlink()
+    figures = watch(folder).refresh()
+    absent = [("embedded", "absent"), ("embedded-2", "absent")]
+    assert [(e.name, e.state) for e in figures.engines] == [("http://e", "open"), *absent]
+    first = diagnose(figures)[0]
+    assert first.message == "engine absent: embedded: m.gguf: no such GGUF file; the others go on"
+    assert first.advice.endswith(f"draftmill control {tmp_path} --no-engine embedded")
+    append(folder.events, event(NOW - 4, "joins", "embedded-2", "8 at once to begin with"))
+    assert [e.name for e in watch(folder).refresh().engines] == ["http://e", "embedded"]
 
 
 def test_a_server_that_draftmill_keeps_is_told_apart(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ The most pressing finding comes first. What bounds the throughput is always amon
 from collections.abc import Callable, Iterator
 from shlex import quote
 
+from draftmill.recipe import EMBEDDED, is_embedded
 from draftmill.watch.bottleneck import bottleneck
 from draftmill.watch.figures import DatasetFigures, Phase, RunFigures
 from draftmill.watch.finding import Finding, Level, Verdict
@@ -318,6 +319,9 @@ def _down(run: RunFigures) -> Iterator[Finding]:
         advice = "restart the server: the run waits (`--patience`), and answers are continued, not drawn again"
         if e.state == "paused":
             advice = "its setup refuses us: mend what it names (key, path, sampling value)"
+        elif e.state == "absent" and is_embedded(e.name):
+            out = f"draftmill control {quote(run.path)} --no-engine {EMBEDDED}"
+            advice = f"mend what it names: draftmill starts it then; or take all embedded ones out: {out}"
         elif e.state == "absent" and not e.kept:
             out = f"draftmill control {quote(run.path)} --no-engine {quote(e.name)}"
             advice = f"start it, and it is taken in as soon as it answers; or take it out: {out}"

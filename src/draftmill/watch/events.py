@@ -13,7 +13,8 @@ from draftmill.watch.figures import Event, Phase, Unread
 from draftmill.watch.tail import Tail
 
 _KEPT = 2000  # events for a report; the last 50 are shown
-_URL = re.compile(r"https?://[^\s,;]*[^\s,;:/]")
+_UNTIL = "until it answers: "  # mill.roster, of one that is absent: the reason stands behind it
+_URL = re.compile(r"https?://[^\s,;]*[^\s,;:/]")  # in the text of older runs, which told it of the run
 _WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
 
 
@@ -107,15 +108,23 @@ class Events:
                 self.left.discard(subject)
                 self._absent.discard(subject)
             case kind if kind in _WHY:
-                why = event.message.removeprefix(f"{subject}: ")
-                if kind == "absent" and (named := _URL.search(why)):  # told of the run: it has no seat yet
-                    subject, why = named[0], why.rpartition(f"{named[0]}: ")[2]
+                if kind == "absent":  # told before a start begins to generate
+                    subject, why = _absent(event)
+                    self._absent.add(subject)
+                else:
+                    why = event.message.removeprefix(f"{subject}: ")
                 self.why[subject] = why
                 if kind == "leaves":
                     self.left.add(subject)
-                if kind == "absent":  # told before a start begins to generate
-                    self._absent.add(subject)
 
     def _go_on(self, time: float) -> None:
         if self.pauses and self.pauses[-1][1] == inf:
             self.pauses[-1] = (self.pauses[-1][0], time)
+
+
+def _absent(event: Event) -> tuple[str, str]:
+    """The engine's name, and why it is not there."""
+    name, why = event.subject, event.message.partition(_UNTIL)[2] or event.message
+    if name == "run" and (url := _URL.search(why)):
+        name = url[0]
+    return name, why.rpartition(f"{name}: ")[2]
