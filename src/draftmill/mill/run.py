@@ -21,7 +21,8 @@ from draftmill.journal.prompts import read_texts
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import GOES_ON, PAUSED, ControlFile, paused_as
-from draftmill.ledger.rows import lost, only_grew, refresh_rows
+from draftmill.ledger.rows import refresh_rows
+from draftmill.ledger.stamp import lost, only_grew
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
 from draftmill.mill.beginning import accept, begin
