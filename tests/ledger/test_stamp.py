@@ -4,7 +4,7 @@ import pytest
 
 from draftmill.errors import StorageError
 from draftmill.ids import encode
-from draftmill.ledger.rows import refresh_rows, rows
+from draftmill.ledger.rows import changes, refresh_rows, rows
 from draftmill.ledger.stamp import altered, lost, only_grew, written
 from draftmill.ledger.standing import load_standing
 from draftmill.records import Completion, Failure, Finish
@@ -36,17 +36,25 @@ def test_an_answer_that_was_changed_after_its_row_was_built_is_told_and_not_take
     refresh_rows(folder, load_standing(folder))
     whole = folder.journal.read_bytes()
     head, line, tail = whole.splitlines(keepends=True)
+    assert changes(folder, load_standing(folder)) is None
     folder.journal.write_bytes(head + line.replace(was, now) + tail)
+    stands = folder.rows_stamp.read_bytes()
+    before = changes(folder, load_standing(folder))
+    assert before and before[0].startswith(f"{folder.journal}:2: was changed") and altered(folder) is None
+    assert changes(folder, load_standing(folder), 1) is None, "it is not among those that are looked at"
+    assert folder.rows_stamp.read_bytes() == stands
     for _ in range(2):
         assert refresh_rows(folder, load_standing(folder)) == 3
         assert answers(folder) == [[8, 2], [9, 2], [6, 2]]
         told, advice = altered(folder) or ("", "")
         assert told.startswith(f"{folder.journal}:2: was changed after the row of position 1 had been built of it: ")
+        assert (told, advice) == before == changes(folder, load_standing(folder))
         assert what in told and "restore that line" in advice and str(folder.rows_stamp) in advice
         assert written(folder) is None
         with pytest.raises(StorageError, match="row of position 1 had been built"):
             list(rows(folder, load_standing(folder)))
     folder.journal.write_bytes(whole)
+    assert changes(folder, load_standing(folder)) is None
     assert refresh_rows(folder, load_standing(folder)) == 3 == written(folder) and not altered(folder)
 
     folder.journal.write_bytes(whole.replace(b"[9,2]", b"[7,2]").replace(b"[6,2]", b"[5,2]"))

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import islice
 from typing import IO
 
 import msgspec
@@ -162,24 +163,15 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
 
     A row whose answer was changed after it was built stays as it was built; ``stamp.altered`` tells of it.
     """
-    status = folder.journal.stat() if folder.journal.exists() else None
     before = read_stamp(folder)
-    stamp = Stamp(
-        journal_bytes=status.st_size if status else 0,
-        prompts_bytes=folder.prompts.stat().st_size,
-        cut=standing.cut(),
-        rows=sum(len(offsets) or 1 for _, offsets in standing.counting()),
-        rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
-        journal_digest=digest_of(folder.journal),
-        rows_digest=digest_of(folder.rows),
-        journal_changed=status.st_mtime_ns if status else 0,
-        rows_checksum=before.rows_checksum if before else None,
-    )
+    stamp = _stamp(folder, standing, before)
     if before == stamp:
         return stamp.rows
     fresh = Fresh(folder, standing)
     with replacing(folder.rows) as temporary, temporary.open("wb") as file:
-        if status:  # a kill may have left lines that are not on the disk yet: no row may outlive its answer
+        if (
+            folder.journal.exists()
+        ):  # a kill may have left lines that are not on the disk: no row may outlive its answer
             with folder.journal.open("rb") as journal:
                 os.fsync(journal.fileno())
         for _, line in fresh:
@@ -195,3 +187,31 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
     with replacing(folder.rows_stamp) as temporary:
         temporary.write_bytes(encode(stamp) + b"\n")
     return stamp.rows
+
+
+def changes(folder: DatasetFolder, standing: Standing, most: int | None = None) -> tuple[str, str] | None:
+    """What ``stamp.altered`` would say after a look at the first ``most`` rows now, with nothing written. Raises
+    StorageError where they cannot be built."""
+    before = read_stamp(folder)
+    if not before or before == _stamp(folder, standing, before):
+        return None
+    fresh = Fresh(folder, standing)
+    for _ in islice(fresh, most):
+        pass
+    return told(folder, fresh.changed, fresh.first) if fresh.changed else None
+
+
+def _stamp(folder: DatasetFolder, standing: Standing, before: Stamp | None) -> Stamp:
+    """That of rows that stand there as they were built, of what is there now."""
+    status = folder.journal.stat() if folder.journal.exists() else None
+    return Stamp(
+        journal_bytes=status.st_size if status else 0,
+        prompts_bytes=folder.prompts.stat().st_size,
+        cut=standing.cut(),
+        rows=sum(len(offsets) or 1 for _, offsets in standing.counting()),
+        rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
+        journal_digest=digest_of(folder.journal),
+        rows_digest=digest_of(folder.rows),
+        journal_changed=status.st_mtime_ns if status else 0,
+        rows_checksum=before.rows_checksum if before else None,
+    )
