@@ -4,7 +4,7 @@ import pytest
 
 from draftmill.mill.loop import Ending
 from draftmill.watch.diagnosis import diagnose
-from draftmill.watch.figures import Phase
+from draftmill.watch.figures import Disk, Phase
 from draftmill.watch.finding import Level, Verdict
 from draftmill.watch.state import state
 from tests.watch.situations import BUSY, NOW, Situation, dataset, engine, holds, reason, run
@@ -121,6 +121,48 @@ SITUATIONS: dict[str, Situation] = {
         Level.INFO,
         "no run of this version, and no dataset",
         "",
+    ),
+    "a start that said why it came to nothing": (
+        run(phase=Phase.NEW, died="x.jsonl: no such file", data=dataset(answers=0, written=None)),
+        Verdict.STARTING,
+        Level.WARN,
+        "not started: the last start ended before it generated anything: x.jsonl: no such file",
+        "run the same `draftmill run` command again: it goes on once that is mended",
+    ),
+    "the same of a part that was adopted": (
+        run(phase=Phase.NEW, died="x.jsonl: no such file"),
+        Verdict.STARTING,
+        Level.WARN,
+        "anything: x.jsonl: no such file; 500 answers already there, 5,000 prompts owed",
+        "once that is mended",
+    ),
+    "the same on a full disk, before there were settings": (
+        run(phase=Phase.FILES, died="x.jsonl: no such file", datasets=[], disk=Disk(free=5_000_000)),
+        Verdict.STARTING,
+        Level.WARN,
+        "before it had prepared anything: x.jsonl: no such file; only 0.0 GB of the disk are free",
+        "once that is mended",
+    ),
+    "the same of a run that was interrupted before": (
+        run(phase=Phase.ENDED, ending="interrupted", died="runs/k: another model"),
+        Verdict.ENDED,
+        Level.WARN,
+        "ended (interrupted): 5,000 prompts still owed; the last start ended before it generated anything: runs/k: an",
+        "once that is mended",
+    ),
+    "the same of a run that was killed before, whose prompts are gone": (
+        run(phase=Phase.ENDED, died="runs/k: another model", data=dataset(owed=None)),
+        Verdict.ENDED,
+        Level.WARN,
+        "ended; the last start ended before it generated anything: runs/k: another model",
+        "once that is mended",
+    ),
+    "the same of a run that owes nothing": (
+        run(phase=Phase.ENDED, ending="done", died="runs/k: another model", data=dataset(owed=0)),
+        Verdict.ENDED,
+        Level.GOOD,
+        "every prompt is settled",
+        "draftmill export runs/k",
     ),
     "adopted in part": (
         run(phase=Phase.NEW),

@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from draftmill.ledger.control import PAUSED, steer
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
+from draftmill.mill.events import EARLY
 from draftmill.records import Finish
 from draftmill.watch.completions import Completions
 from draftmill.watch.diagnosis import diagnose
@@ -191,6 +193,31 @@ def test_a_start_that_died_before_it_generated_anything_is_told(tmp_path: Path) 
     settle(folder, "d")
     assert "1 answer already there" in diagnose(watch(folder).refresh())[0].message, "adopted, and rows made of it"
     assert diagnose(watch(folder).refresh())[0].level is Level.INFO
+
+
+def test_a_start_that_said_why_it_came_to_nothing(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    since = datetime.fromtimestamp(NOW - 400, UTC).isoformat(timespec="seconds")
+    holder = {"pid": 2**22 + 1, "host": os.uname().nodename, "since": since, "command": "draftmill run r.yaml"}
+    folder.lock.write_text(json.dumps(holder))
+    died = event(NOW - 300, "ended", "run", EARLY + "x.jsonl: no such file")
+    append(folder.events, event(NOW - 399, "start"), died)
+    figures = watch(folder).refresh()
+    assert (figures.phase, figures.died, figures.ending) == (Phase.NEW, "x.jsonl: no such file", "")
+    later = datetime.fromtimestamp(NOW - 200, UTC).isoformat(timespec="seconds")
+    folder.lock.write_text(json.dumps(holder | {"since": later}))
+    assert watch(folder).refresh().died == "", "another one began since, and said nothing"
+    append(folder.events, event(NOW - 199, "milling"), event(NOW - 190, "ended", "run", "interrupted"))
+    assert watch(folder).refresh().died == ""
+    append(
+        folder.events,
+        event(NOW - 100, "absent", "http://b", "does not answer"),
+        event(NOW - 99, "ended", "run", EARLY + "another"),
+    )
+    figures = watch(folder).refresh()
+    assert (figures.phase, figures.died, figures.ending) == (Phase.ENDED, "another", "interrupted")
+    append(folder.events, event(NOW - 50, "recipe"))
+    assert watch(folder).refresh().died == ""
 
 
 def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:

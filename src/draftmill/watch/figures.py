@@ -242,7 +242,8 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A run at one moment. ``total`` is all datasets together; ``server_rate`` is what the engines say together,
     ``total.rates`` what came here. ``started`` is the last start's time, ``seen`` the last sign of life; ``pause`` is
     what the control file says; ``held``: whether the process of the last start lives, ``command`` how that was
-    called, as far as it is known. ``again`` is the command that it
+    called, as far as it is known. ``died``: what ended the last start before it generated anything, where it said
+    so. ``again`` is the command that it
     goes on with, None where its ``run.yaml`` cannot be read, without which no start goes on."""
 
     path: str
@@ -252,6 +253,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     started: float | None = None
     seen: float | None = None
     ending: str = ""
+    died: str = ""
     pause: bool = False
     held: bool | None = None
     command: str = ""

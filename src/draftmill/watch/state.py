@@ -10,6 +10,8 @@ from draftmill.watch.words import count, duration, gigabytes, many
 _ALL = "every prompt that was asked for is settled"  # mill.loop.Ending.DONE
 _STARTS = ("run", "quickstart")  # verbs that generate
 _SAYS = "it says what stops it"
+_MENDED = "it goes on once that is mended"
+_ANYTHING = "it generated anything"
 
 
 def state(run: RunFigures) -> Iterator[Finding]:
@@ -24,6 +26,10 @@ def state(run: RunFigures) -> Iterator[Finding]:
             silent = f"for {duration(run.time - run.seen)}" if run.seen else "any more"
             message = f"gone: it did not say that it ended, and gives no sign of life {silent}"
             yield Finding(Verdict.GONE, Level.BAD, "run", message, again)
+        case Phase.ENDED if owed != 0 and run.died:
+            message = "ended" + (f" ({run.ending})" if run.ending else "")
+            message += (f": {many(owed, 'prompt')} still owed" if owed else "") + f"; {_early(run, _ANYTHING)}"
+            yield Finding(Verdict.ENDED, Level.WARN, "run", message, _again(run, _MENDED))
         case Phase.ENDED if owed and run.ending == _ALL:
             message = f"ended: every prompt that it was to answer is settled, {many(owed, 'prompt')} of all still owed"
             advice = _again(run, "they are answered then")
@@ -36,19 +42,11 @@ def state(run: RunFigures) -> Iterator[Finding]:
         case Phase.ENDED:
             yield _ended(run)
         case Phase.NEW | Phase.PREPARING:
-            there = "nothing is generated yet"
-            if run.total.answers:
-                there = f"{many(run.total.answers, 'answer')} already there"
-                there += f", {many(owed, 'prompt')} owed" if owed else ""
-            if _died(run):
-                before = "it generated anything" + (f"; {there}" if run.total.answers else "")
-                yield _start_over(run, before, again=_again(run, _SAYS))
-            else:
-                yield Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
+            yield _not_begun(run)
         case Phase.FILES if _died(run) and not run.datasets:  # nothing was fixed yet that would have to be restored
-            yield _start_over(
-                run, "it had prepared anything", again=f"run the same `draftmill run` command again: {_SAYS}"
-            )
+            advice = f"run the same `draftmill run` command again: {_MENDED if run.died else _SAYS}"
+            message = f"{Phase.NEW.value}: {_early(run, 'it had prepared anything')}"
+            yield Finding(Verdict.STARTING, Level.WARN, "run", message, advice)
         case Phase.FILES:
             message = f"no run of this version: its files hold {many(run.total.answers, 'answer')}"
             if not run.datasets:
@@ -61,6 +59,19 @@ def state(run: RunFigures) -> Iterator[Finding]:
     if run.control_fault:
         message = f"the control file cannot be followed: {run.control_fault}"
         yield Finding(Verdict.PAUSED, Level.WARN, "run", message, f"mend {run.path}/control.yaml")
+
+
+def _not_begun(run: RunFigures) -> Finding:
+    """Of a run that generated nothing yet, whatever was adopted into it."""
+    there = "nothing is generated yet"
+    if run.total.answers:
+        there = f"{many(run.total.answers, 'answer')} already there"
+        there += f", {many(run.total.owed, 'prompt')} owed" if run.total.owed else ""
+    if not _died(run):
+        return Finding(Verdict.STARTING, Level.INFO, "run", f"{run.phase.value}: {there}")
+    message = f"{Phase.NEW.value}: {_early(run, _ANYTHING)}" + (f"; {there}" if run.total.answers else "")
+    advice = _again(run, _MENDED if run.died else _SAYS)
+    return Finding(Verdict.STARTING, Level.WARN, "run", message, advice)
 
 
 def _ended(run: RunFigures) -> Finding:
@@ -121,16 +132,18 @@ def _verb(run: RunFigures) -> str:
 
 def _died(run: RunFigures) -> bool:
     """Whether the last start ended before it generated anything. One that found nothing to do wrote its rows."""
+    if run.died:
+        return True
     over = run.phase in (Phase.NEW, Phase.FILES) and run.held is False and _verb(run) in _STARTS
     return over and not any(d.written for d in run.datasets)
 
 
-def _start_over(run: RunFigures, before: str, again: str) -> Finding:
-    """Of a start that died; its own words are not in the folder, but a full disk shows."""
-    message = f"{Phase.NEW.value}: the last start ended before {before}"
+def _early(run: RunFigures, what: str) -> str:
+    """How the last start ended, before ``what``: a full disk shows, and keeps it from saying what ended it."""
+    said = f"the last start ended before {what}" + (f": {run.died}" if run.died else "")
     if run.disk and run.disk.nearly_full:
-        message += f"; only {gigabytes(run.disk.free)} of the disk are free"
-    return Finding(Verdict.STARTING, Level.WARN, "run", message, again)
+        said += f"; only {gigabytes(run.disk.free)} of the disk are free"
+    return said
 
 
 def _part(run: RunFigures) -> str:
