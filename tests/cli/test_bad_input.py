@@ -165,7 +165,7 @@ def test_a_dead_engine_beside_a_living_one(run: Any, tmp_path: Path, embedded_se
     source = write_jsonl(tmp_path / "s.jsonl", questions(3))
     engines = ["http://127.0.0.1:9", {"url": embedded_server.url, "api_key_env": KEY}]
     done = run(source, engines=engines)
-    assert done.returncode == 0 and "goes on without an engine until it answers: " in said(done)
+    assert done.returncode == 0 and "http://127.0.0.1:9: the run goes on without it until it answers: " in said(done)
 
 
 def test_an_unset_key_variable(run: Any, tmp_path: Path, embedded_server: EmbeddedServer) -> None:

@@ -9,8 +9,12 @@ import msgspec
 import pytest
 
 from draftmill.cli.drift import sentence
+from draftmill.ids import encode
+from draftmill.journal.folder import DatasetFolder
+from draftmill.ledger.rows import refresh_rows
+from draftmill.ledger.standing import load_standing
 from draftmill.mill.drift import Figure
-from draftmill.records import Conversation
+from draftmill.records import Completion, Conversation, Finish
 from draftmill.render import tokenizer as tokenizers
 from draftmill.render.template import ChatTemplate
 from draftmill.render.tokenizer import Tokenizer
@@ -110,6 +114,41 @@ def test_the_share_of_a_run_is_the_one_counted_by_hand(
     assert unknown.returncode == 0, "what cannot be worked out fails no run"
     assert json.loads(unknown.stdout)["datasets"]["chat"]["drift"] is None
     assert "drift      chat: could not be worked out" in unknown.stderr
+
+
+def test_an_answer_that_was_edited_after_its_row_was_built_is_told_and_counted_as_it_stands(
+    tmp_path: Path, tokenizer_folder: Path
+) -> None:
+    write_jsonl(tmp_path / "chat.jsonl", questions(3))
+    recipe = write_recipe(
+        tmp_path / "recipe.yaml",
+        model=str(tokenizer_folder),
+        engines=["http://127.0.0.1:9"],
+        datasets=[{"name": "chat", "source": "chat.jsonl"}],
+    )
+    assert in_process("prepare", recipe, "--out", tmp_path / "run").returncode == 0
+    folder = DatasetFolder(tmp_path / "run" / "chat")
+    tokens = tokenizers.load(str(tokenizer_folder))
+    (answer,) = tokens.encode(["Paris<|im_end|>"])
+    (other,) = tokens.encode(["Rome<|im_end|>"])
+    size, finish = len(answer), Finish.STOP
+    lines = [
+        Completion(p["id"], n, 0, answer, len(p["prompt_ids"]), size, finish, answer[-1], 0, 0.0, "e", 99)
+        for n, p in enumerate(read_jsonl(folder.prompts))
+    ]
+    folder.journal.write_bytes(b"".join(encode(line) + b"\n" for line in lines))
+    refresh_rows(folder, load_standing(folder))
+    assert figures(tmp_path / "run")[0]["chat"]["notes"] == []
+
+    whole = folder.journal.read_bytes().splitlines(keepends=True)
+    edited = encode(msgspec.structs.replace(lines[1], output_ids=other, completion_tokens=len(other))) + b"\n"
+    folder.journal.write_bytes(whole[0] + edited + whole[2])
+    found, told = figures(tmp_path / "run")
+    (note,) = found["chat"]["notes"]
+    assert found["chat"]["answers"] == 3
+    assert note.startswith(f"{folder.journal}:2: was changed after the row of position 1 had been built of it")
+    assert "restore that line" in note and f"note       chat: {folder.journal}:2: was changed" in told
+    assert figures(tmp_path / "run", "--sample", "1")[0]["chat"]["notes"] == []
 
 
 # what is said

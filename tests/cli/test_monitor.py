@@ -9,14 +9,16 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from draftmill.journal.folder import RunFolder
+from draftmill.journal.lock import locked
 from draftmill.ledger.control import GOES_ON, PAUSED
 from draftmill.watch.monitor import Monitor
 from draftmill.watch.stats import RunWatch
-from tests.cli.command import command, draftmill, environment, questions, write_jsonl, write_recipe
+from tests.cli.command import command, draftmill, environment, in_process, questions, write_jsonl, write_recipe
 from tests.watch.folders import append, begin, completion, event, failure
 
 
@@ -58,6 +60,31 @@ def test_json(folder: RunFolder) -> None:
     assert (chat["counting"], chat["surplus"], chat["counted"], chat["torn"]) == (3, 2, 30, True)
     assert (code["errors"], code["owed"]) == (1, 9)
     assert said["figures"]["phase"] == "ended" and said["findings"][0]["verdict"] == "ended"
+
+
+def test_what_a_start_died_of_is_told(tmp_path: Path, tokenizer_folder: Path) -> None:
+    """Of one that could not prepare, of one that no engine answered, and of one that is refused since."""
+    out, source = tmp_path / "run", tmp_path / "s.jsonl"
+
+    def start(**more: Any) -> str:
+        """The first finding once a start has come to nothing."""
+        known = {"model": str(tokenizer_folder), "engines": ["http://127.0.0.1:9"]}
+        known["datasets"] = [{"name": "d", "source": str(source)}]
+        recipe = write_recipe(tmp_path / "recipe.yaml", **known | more)
+        done = draftmill("run", recipe, "--out", out)
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        return str(json.loads(in_process("monitor", out, "--json").stdout)["findings"][0]["message"])
+
+    begun = "not started: the last start ended before it generated anything: "
+    missing = start()
+    assert missing.startswith(begun) and str(source) in missing
+    write_jsonl(source, questions(2))
+    assert start().startswith(f"{begun}no server answers at http://127.0.0.1:9: ")
+    assert start(seed=7).startswith(f"{begun}{out}: ")
+    events = (out / "events.jsonl").read_bytes()
+    with locked(out / "lock"):
+        start()
+    assert (out / "events.jsonl").read_bytes() == events, "one that is locked out has no run to tell of"
 
 
 def test_bad_input(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.errors import RunError, TransportFault
+from draftmill.errors import RunError, SetupFault, TransportFault
 from draftmill.mill import roster as rosters
 from draftmill.mill.loop import Ending, Loop
 from draftmill.mill.roster import Roster
 from draftmill.mill.seat import Seat
-from draftmill.recipe import EngineSpec
+from draftmill.recipe import EMBEDDED, EngineSpec
 from tests.mill.growing import WHOLE, Growing
 from tests.mill.scripted import Milled, ScriptedEngine, lines, prompts
 
@@ -22,7 +22,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class World:
-    """Engines by URL; an error in an engine's place is what taking it raises."""
+    """Engines by URL, or ``embedded``; an error in an engine's place is what taking it raises."""
 
     def __init__(self, engines: dict[str, ScriptedEngine | Exception]) -> None:
         self.engines = engines
@@ -30,10 +30,10 @@ class World:
         self.asked: list[str] = []
 
     async def take(self, spec: EngineSpec) -> Seat:
-        assert spec.url
-        self.asked.append(spec.url)
+        place = spec.url or EMBEDDED
+        self.asked.append(place)
         await asyncio.sleep(0)
-        engine = self.engines[spec.url]
+        engine = self.engines[place]
         if isinstance(engine, Exception):
             raise engine
         return Seat(engine, spec, engine._identity, self.tell)
@@ -49,7 +49,8 @@ def test_those_that_do_not_answer_at_the_start_are_left_out_as_long_as_one_does(
     world = World({A.url or "": ScriptedEngine(), B.url or "": TransportFault("b: nobody listens")})
     roster = Roster([A, B], world.take, world.tell)
     asyncio.run(roster.open())
-    assert len(roster.seats) == 1 and world.kinds() == ["absent"]
+    told = ("absent", "http://b:1", "the run goes on without it until it answers: b: nobody listens")
+    assert len(roster.seats) == 1 and world.told == [told]
 
 
 @pytest.mark.parametrize("fault", [TransportFault("nobody listens"), RunError("another model")])
@@ -102,8 +103,16 @@ def test_an_absent_engine_joins_when_it_answers(tmp_path: Path) -> None:
         world.engines[B.url or ""] = late
 
     run = steer(tmp_path, world, [A, B], 60, during)
-    assert late.requests and world.kinds().count("absent") == 1 and "joins" in world.kinds()
+    assert late.requests and world.kinds().count("absent") == 1
+    assert [subject for kind, subject, _ in world.told if kind in ("absent", "joins")] == ["http://b:1"] * 2
     assert run.standing().tally().counting == 60
+
+
+def test_embedded_engines_are_told_apart() -> None:
+    world = World({A.url or "": ScriptedEngine(), EMBEDDED: SetupFault("m.gguf: no such GGUF file")})
+    embedded = EngineSpec(kind="embedded")
+    asyncio.run(Roster([A, embedded, embedded], world.take, world.tell).open())
+    assert [subject for _, subject, _ in world.told] == ["embedded", "embedded-2"]
 
 
 def test_what_an_engine_has_goes_on_at_the_others_when_it_is_taken_out(tmp_path: Path) -> None:
@@ -119,7 +128,7 @@ def test_what_an_engine_has_goes_on_at_the_others_when_it_is_taken_out(tmp_path:
         assert len(leaving.requests) == sent
 
     run = steer(tmp_path, world, [A, B], 20, during)
-    assert ("leaves", "scripted", "taken out of the run; what it has goes on at the others") in world.told
+    assert ("leaves", A.url, "taken out of the run; what it has goes on at the others") in world.told
     whole = [line for line in lines(run) if not line.get("partial")]
     assert len(whole) == 20 and all(line["output_ids"] == WHOLE for line in whole)
     assert sum(line.get("continued", 0) > 0 for line in whole) == 4

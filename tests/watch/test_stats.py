@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from draftmill.ledger.control import PAUSED, steer
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
+from draftmill.mill.events import EARLY
 from draftmill.records import Finish
 from draftmill.watch.completions import Completions
 from draftmill.watch.diagnosis import diagnose
@@ -193,6 +195,31 @@ def test_a_start_that_died_before_it_generated_anything_is_told(tmp_path: Path) 
     assert diagnose(watch(folder).refresh())[0].level is Level.INFO
 
 
+def test_a_start_that_said_why_it_came_to_nothing(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d"})
+    since = datetime.fromtimestamp(NOW - 400, UTC).isoformat(timespec="seconds")
+    holder = {"pid": 2**22 + 1, "host": os.uname().nodename, "since": since, "command": "draftmill run r.yaml"}
+    folder.lock.write_text(json.dumps(holder))
+    died = event(NOW - 300, "ended", "run", EARLY + "x.jsonl: no such file")
+    append(folder.events, event(NOW - 399, "start"), died)
+    figures = watch(folder).refresh()
+    assert (figures.phase, figures.died, figures.ending) == (Phase.NEW, "x.jsonl: no such file", "")
+    later = datetime.fromtimestamp(NOW - 200, UTC).isoformat(timespec="seconds")
+    folder.lock.write_text(json.dumps(holder | {"since": later}))
+    assert watch(folder).refresh().died == "", "another one began since, and said nothing"
+    append(folder.events, event(NOW - 199, "milling"), event(NOW - 190, "ended", "run", "interrupted"))
+    assert watch(folder).refresh().died == ""
+    append(
+        folder.events,
+        event(NOW - 100, "absent", "http://b", "does not answer"),
+        event(NOW - 99, "ended", "run", EARLY + "another"),
+    )
+    figures = watch(folder).refresh()
+    assert (figures.phase, figures.died, figures.ending) == (Phase.ENDED, "another", "interrupted")
+    append(folder.events, event(NOW - 50, "recipe"))
+    assert watch(folder).refresh().died == ""
+
+
 def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "d"})
     append(folder.events, event(NOW - 500, "start"), event(NOW - 400, "prepared", "d"))
@@ -296,10 +323,14 @@ def test_an_engine_that_is_away_and_one_that_left(tmp_path: Path) -> None:
     assert engines["http://b"].state == "absent"
 
 
-def test_an_engine_that_has_never_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("subject", "without"),
+    [("http://b:1", "the run goes on without it"), ("run", "goes on without an engine")],  # as older runs tell it
+)
+def test_an_engine_that_has_never_answered(tmp_path: Path, subject: str, without: str) -> None:
     folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "http://b:1"])
-    said = "goes on without an engine until it answers: no server answers at http://b:1: Connection refused"
-    append(folder.events, event(NOW - 20, "absent", "run", said), event(NOW - 10, "milling"))
+    said = f"{without} until it answers: no server answers at http://b:1: Connection refused"
+    append(folder.events, event(NOW - 20, "absent", subject, said), event(NOW - 10, "milling"))
     append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
     figures = watch(folder).refresh()
     assert [(e.name, e.state) for e in figures.engines] == [("http://e", "open"), ("http://b:1", "absent")]
@@ -313,6 +344,25 @@ def test_an_engine_that_has_never_answered(tmp_path: Path) -> None:
     append(folder.events, event(NOW - 4, "joins", "http://b:1", "8 at once to begin with"))
     append(folder.load, load(NOW - 3, "http://b:1"))
     assert {e.state for e in watch(folder).refresh().engines} == {"open"}
+
+
+@pytest.mark.parametrize("settings", [True, False])
+def test_embedded_engines_that_were_never_there(tmp_path: Path, settings: bool) -> None:
+    folder = begin(tmp_path, {"name": "d"}, engines=["http://e", "embedded", "embedded"])
+    said = "the run goes on without it until it answers: m.gguf: no such GGUF file"
+    told = [event(NOW - 20, "absent", name, said) for name in ("embedded", "embedded-2")]
+    append(folder.events, *told, event(NOW - 10, "milling"))
+    append(folder.load, done(NOW - 10, d=(0, 0, 0, 0)), load(NOW - 5))
+    if not settings:
+        folder.settings.unlink()
+    figures = watch(folder).refresh()
+    absent = [("embedded", "absent"), ("embedded-2", "absent")]
+    assert [(e.name, e.state) for e in figures.engines] == [("http://e", "open"), *absent]
+    first = diagnose(figures)[0]
+    assert first.message == "engine absent: embedded: m.gguf: no such GGUF file; the others go on"
+    assert first.advice.endswith(f"draftmill control {tmp_path} --no-engine embedded")
+    append(folder.events, event(NOW - 4, "joins", "embedded-2", "8 at once to begin with"))
+    assert [e.name for e in watch(folder).refresh().engines] == ["http://e", "embedded"]
 
 
 def test_a_server_that_draftmill_keeps_is_told_apart(tmp_path: Path) -> None:

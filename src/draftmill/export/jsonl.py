@@ -10,7 +10,8 @@ from draftmill.ids import encode
 from draftmill.journal.files import disk_advice, replacing
 from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.opened import open_run
-from draftmill.ledger.rows import lost, rows
+from draftmill.ledger.rows import rows
+from draftmill.ledger.stamp import lost
 from draftmill.ledger.standing import Standing, unreadable
 from draftmill.records import Finish, Row
 

@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from enum import Enum
+from itertools import islice
 from typing import IO
 
 import msgspec
@@ -20,6 +20,7 @@ from draftmill.journal.index import digest_of
 from draftmill.journal.prompts import PromptHead, read_heads
 from draftmill.journal.reader import completion_at, line_at
 from draftmill.ledger.built import Built, checksum_of, parting
+from draftmill.ledger.stamp import Stamp, only_grew, read_stamp, told
 from draftmill.ledger.standing import Standing
 from draftmill.records import Completion, Row
 
@@ -76,7 +77,7 @@ def rows(folder: DatasetFolder, standing: Standing) -> Iterator[Row]:
     fresh = Fresh(folder, standing)
     yield from (row for row, _ in fresh)
     if fresh.changed:
-        raise StorageError(_altered(fresh.changed, fresh.first), _advice(folder))
+        raise StorageError(*told(folder, fresh.changed, fresh.first))
 
 
 def _placed(folder: DatasetFolder, standing: Standing) -> Iterator[tuple[Row, int | None]]:
@@ -100,25 +101,6 @@ def _placed(folder: DatasetFolder, standing: Standing) -> Iterator[tuple[Row, in
                 return
 
 
-class _Stamp(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rows file was built from; equal stamps mean that it need not be built again.
-
-    ``changed`` of its rows would be others by what stands there now and were left as they were; ``first`` tells of one.
-    """
-
-    journal_bytes: int
-    prompts_bytes: int
-    cut: int
-    rows: int
-    rows_bytes: int
-    journal_digest: str = ""  # so that the rows are those of the journal, and are whole themselves
-    rows_digest: str = ""
-    journal_changed: int = 0  # a digest looks at blocks of a large file: what it misses shows in the time
-    rows_checksum: int | None = None
-    changed: int = 0
-    first: str = ""
-
-
 class Fresh:
     """The counting rows as they come out now, each with its line as it shall stand in the rows file.
 
@@ -132,7 +114,7 @@ class Fresh:
         self.first = ""
         self._folder = folder
         self._standing = standing
-        self._stamp = _read_stamp(folder)
+        self._stamp = read_stamp(folder)
         self._same = only_grew(folder)
         self._witness: bool | None = None
 
@@ -179,26 +161,17 @@ class Fresh:
 def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
     """Write ``tokenized_data.jsonl`` where it does not hold the counting rows as they stand. Returns their number.
 
-    A row whose answer was changed after it was built stays as it was built; ``altered`` tells of it.
+    A row whose answer was changed after it was built stays as it was built; ``stamp.altered`` tells of it.
     """
-    status = folder.journal.stat() if folder.journal.exists() else None
-    before = _read_stamp(folder)
-    stamp = _Stamp(
-        journal_bytes=status.st_size if status else 0,
-        prompts_bytes=folder.prompts.stat().st_size,
-        cut=standing.cut(),
-        rows=sum(len(offsets) or 1 for _, offsets in standing.counting()),
-        rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
-        journal_digest=digest_of(folder.journal),
-        rows_digest=digest_of(folder.rows),
-        journal_changed=status.st_mtime_ns if status else 0,
-        rows_checksum=before.rows_checksum if before else None,
-    )
+    before = read_stamp(folder)
+    stamp = _stamp(folder, standing, before)
     if before == stamp:
         return stamp.rows
     fresh = Fresh(folder, standing)
     with replacing(folder.rows) as temporary, temporary.open("wb") as file:
-        if status:  # a kill may have left lines that are not on the disk yet: no row may outlive its answer
+        if (
+            folder.journal.exists()
+        ):  # a kill may have left lines that are not on the disk: no row may outlive its answer
             with folder.journal.open("rb") as journal:
                 os.fsync(journal.fileno())
         for _, line in fresh:
@@ -216,75 +189,29 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
     return stamp.rows
 
 
-def only_grew(folder: DatasetFolder) -> bool:
-    """Whether the journal still begins with what rows were built of; true where none were."""
-    stamp = _read_stamp(folder)
-    return not stamp or digest_of(folder.journal, stamp.journal_bytes) == stamp.journal_digest
-
-
-class Culprit(Enum):
-    """Which file was changed, where a row is not what stands in the journal."""
-
-    JOURNAL = "journal"
-    ROWS = "rows"
-    UNKNOWN = "unknown"
-
-
-def culprit(folder: DatasetFolder) -> Culprit:
-    """By what was noted of both when the rows were built; all of the rows file is read."""
-    stamp = _read_stamp(folder)
-    if not stamp or stamp.rows_checksum is None:
-        return Culprit.UNKNOWN
-    if stamp.rows_checksum == checksum_of(folder.rows):
-        return Culprit.JOURNAL
-    touched = stamp.changed or folder.journal.stat().st_mtime_ns != stamp.journal_changed  # a digest may miss it
-    return Culprit.UNKNOWN if touched or not only_grew(folder) else Culprit.ROWS
-
-
-def altered(folder: DatasetFolder) -> tuple[str, str] | None:
-    """What is to be said of answers that were changed after their rows were built, by the last look at them, and what
-    to do."""
-    stamp = _read_stamp(folder)
-    return (_altered(stamp.changed, stamp.first), _advice(folder)) if stamp and stamp.changed else None
-
-
-def _altered(changed: int, first: str) -> str:
-    return first if changed == 1 else f"{first}; one of {changed} such rows"
-
-
-def _advice(folder: DatasetFolder) -> str:
-    return f"restore that line; or delete {folder.rows_stamp}, and what stands there now is taken for the answer"
-
-
-def written(folder: DatasetFolder) -> int | None:
-    """How many rows ``tokenized_data.jsonl`` holds; None where it is not there, not as it was built, or not what the
-    journal says."""
-    try:
-        stamp = _read_stamp(folder)
-        whole = stamp and not stamp.changed and folder.rows.stat().st_size == stamp.rows_bytes
-        return stamp.rows if stamp and whole else None
-    except OSError:
+def changes(folder: DatasetFolder, standing: Standing, most: int | None = None) -> tuple[str, str] | None:
+    """What ``stamp.altered`` would say after a look at the first ``most`` rows now, with nothing written. Raises
+    StorageError where they cannot be built."""
+    before = read_stamp(folder)
+    if not before or before == _stamp(folder, standing, before):
         return None
+    fresh = Fresh(folder, standing)
+    for _ in islice(fresh, most):
+        pass
+    return told(folder, fresh.changed, fresh.first) if fresh.changed else None
 
 
-def lost(folder: DatasetFolder, standing: Standing) -> int:
-    """How many answers the journal lost since rows were built of them; they are owed again.
-
-    Raises StorageError where it lost all: who deleted it may not have meant to draw everything again.
-    """
-    stamp, known = _read_stamp(folder), standing.known_rows()
-    if not stamp or stamp.rows <= known:
-        return 0
-    if not known:
-        raise StorageError(
-            f"{folder.journal}: its answers are gone, and rows were built of {stamp.rows}",
-            f"restore it; to draw its answers again, delete {folder.rows_stamp.name} and {folder.rows.name} beside it",
-        )
-    return stamp.rows - known
-
-
-def _read_stamp(folder: DatasetFolder) -> _Stamp | None:
-    try:
-        return msgspec.json.decode(folder.rows_stamp.read_bytes(), type=_Stamp)
-    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
-        return None
+def _stamp(folder: DatasetFolder, standing: Standing, before: Stamp | None) -> Stamp:
+    """That of rows that stand there as they were built, of what is there now."""
+    status = folder.journal.stat() if folder.journal.exists() else None
+    return Stamp(
+        journal_bytes=status.st_size if status else 0,
+        prompts_bytes=folder.prompts.stat().st_size,
+        cut=standing.cut(),
+        rows=sum(len(offsets) or 1 for _, offsets in standing.counting()),
+        rows_bytes=folder.rows.stat().st_size if folder.rows.exists() else -1,
+        journal_digest=digest_of(folder.journal),
+        rows_digest=digest_of(folder.rows),
+        journal_changed=status.st_mtime_ns if status else 0,
+        rows_checksum=before.rows_checksum if before else None,
+    )

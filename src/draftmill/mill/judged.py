@@ -9,9 +9,12 @@ from typing import Any
 
 import msgspec
 
+from draftmill.errors import StorageError
+from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.opened import open_run
 from draftmill.ledger.order import canonical, conversation_id, rank
-from draftmill.ledger.standing import unreadable
+from draftmill.ledger.rows import changes
+from draftmill.ledger.standing import Standing, unreadable
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, of_recordings, of_run
 from draftmill.mill.target import own_tokenizer, resolve
@@ -53,8 +56,18 @@ def run(path: Path, *, only: tuple[str, ...], sample: int | None, tell: Tell) ->
         passed = standing.tally().passed_through
         notes = [f"rows that are passed through, nothing of them was generated: {passed}"] if passed else []
         notes += unreadable(files, standing) if standing.tally().owed else []
+        notes += _changed(files, standing, sample)
         judged[name] = Judged(sum(len(offsets) or 1 for _, offsets in standing.counting()), figure, notes)
     return judged
+
+
+def _changed(files: DatasetFolder, standing: Standing, sample: int | None) -> list[str]:
+    """What is to be said of answers that are counted as they stand now and had another row built of them."""
+    try:
+        found = changes(files, standing, sample)
+    except StorageError as error:
+        return [error.message]
+    return ["; ".join(found)] if found else []
 
 
 def recipe(source: str, model: str, template: dict[str, Any], *, trusted: bool, **dataset: str | None) -> Recipe:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from draftmill.errors import DraftmillError, StorageError
 from draftmill.journal.folder import RunFolder
-from draftmill.ledger.rows import altered, refresh_rows
+from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import Settings
+from draftmill.ledger.stamp import altered
 from draftmill.ledger.standing import Standing, Tally, load_standing, unreadable
 from draftmill.mill.drift import Figure
 from draftmill.mill.loop import Ending

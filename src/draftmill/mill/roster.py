@@ -1,7 +1,6 @@
 """The engines of a run: which are wanted, which have a seat, and those that are tried again until they answer."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
 from draftmill.errors import DraftmillError, EngineError
@@ -9,7 +8,7 @@ from draftmill.mill import clock
 from draftmill.mill.loop import Loop
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.seat import Seat, State
-from draftmill.recipe import EMBEDDED, EngineSpec
+from draftmill.recipe import EngineSpec, named
 
 _AGAIN_SECONDS = 15.0  # after which an engine that did not answer is tried again
 
@@ -31,7 +30,7 @@ class Roster:
         self._take = take
         self._release = release
         self._tell = tell
-        self._wanted = _named(specs)
+        self._wanted = named(specs)
         self._seated: dict[str, tuple[EngineSpec, Seat]] = {}
         self._due: dict[str, float] = {}  # when an absent one is tried again
         self._refused: dict[str, EngineSpec] = {}  # not tried again as it stands
@@ -54,7 +53,7 @@ class Roster:
 
     def want(self, specs: Iterable[EngineSpec]) -> None:
         """From now on these are the run's engines; ``tend`` follows."""
-        self._wanted = _named(specs)
+        self._wanted = named(specs)
         self._due = {name: due for name, due in self._due.items() if name in self._wanted}
 
     def tend(self, loop: Loop) -> None:
@@ -96,7 +95,7 @@ class Roster:
     async def _leave(self, name: str, seat: Seat, loop: Loop) -> None:
         alone = all(other is seat or other.state is State.LEAVING for other in loop.seats)
         where = "once an engine is put in" if alone else "at the others"
-        self._tell("leaves", seat.engine.name, f"taken out of the run; what it has goes on {where}")
+        self._tell("leaves", name, f"taken out of the run; what it has goes on {where}")
         await loop.leave(seat)
         try:
             await self._release(seat)
@@ -118,21 +117,10 @@ class Roster:
         else:
             self._due.pop(name, None)
             self._seated[name] = spec, seat
-            self._tell("joins", seat.engine.name, f"{seat.cap} at once to begin with")
+            self._tell("joins", name, f"{seat.cap} at once to begin with")
             loop.join(seat)
 
     def _absent(self, name: str, error: EngineError) -> None:
         if name not in self._due:
-            self._tell("absent", "run", f"goes on without an engine until it answers: {error.message}")
+            self._tell("absent", name, f"the run goes on without it until it answers: {error.message}")
         self._due[name] = clock.now() + _AGAIN_SECONDS
-
-
-def _named(specs: Iterable[EngineSpec]) -> dict[str, EngineSpec]:
-    """By URL; embedded ones are numbered from the second on."""
-    seen: Counter[str] = Counter()
-    named = {}
-    for spec in specs:
-        name = spec.url or EMBEDDED
-        seen[name] += 1
-        named[name if seen[name] == 1 else f"{name}-{seen[name]}"] = spec
-    return named

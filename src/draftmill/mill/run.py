@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,20 +13,21 @@ from pathlib import Path
 import msgspec
 
 from draftmill.errors import RecipeError, RunError, StorageError, in_words
-from draftmill.ids import encode
 from draftmill.journal.folder import RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import GOES_ON, PAUSED, ControlFile, paused_as
-from draftmill.ledger.rows import lost, only_grew, refresh_rows
+from draftmill.ledger.rows import refresh_rows
+from draftmill.ledger.stamp import lost, only_grew
 from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import findings
 from draftmill.mill.beginning import accept, begin
 from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
+from draftmill.mill.events import Events
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
@@ -53,7 +53,7 @@ class Run:
     """A run whose lock is held. Made by ``open_run``."""
 
     def __init__(
-        self, recipe: Recipe, base: Path, folder: RunFolder, only: tuple[str, ...], observer: Observer
+        self, recipe: Recipe, base: Path, folder: RunFolder, only: tuple[str, ...], observer: Observer, events: Events
     ) -> None:
         self.folder = folder
         self._asked = engine_specs(recipe, base)
@@ -64,7 +64,7 @@ class Run:
             raise RunError(f"{folder.control}: takes every engine out of the run", "leave one in it")
         self._base = base
         self._observer = observer
-        self._events = Appender(folder.events)
+        self._events = events
         self._told: set[Finding] = set()
         self._target: Target = resolve(recipe, base)
         begun = begin(folder, self.recipe, self._target, self.note)
@@ -90,7 +90,7 @@ class Run:
                 self._told.add(finding)
                 whole = len(names) == len(found)
                 subject = "run" if whole else ", ".join(names)
-                self._event("finding", subject, f"{finding.code}: {finding.message}: {finding.meaning}")
+                self._events.tell("finding", subject, f"{finding.code}: {finding.message}: {finding.meaning}")
                 self._observer.found(finding, [] if whole else names)
         return found
 
@@ -109,7 +109,9 @@ class Run:
         standings = self._standings(retry_errors)
         if not any(_owes(standing, first) for standing in standings.values()):
             self.accept()
-            return self.result(Start(Ending.DONE))
+            result = self.result(Start(Ending.DONE))
+            self._events.came_to_something()
+            return result
         with _sum_first() as milled:
             with servers() if servers else nullcontext(limits.keeper) as keeper:
                 self.find()
@@ -142,18 +144,8 @@ class Run:
 
     def note(self, kind: str, subject: str, message: str) -> None:
         """Tell the observer and the run's events."""
-        self._event(kind, subject, message)
+        self._events.tell(kind, subject, message)
         self._observer.note(kind, subject, message)
-
-    def close(self) -> None:
-        self._events.close()
-
-    def _event(self, kind: str, subject: str, message: str) -> None:
-        event = {"time": _now(), "kind": kind, "subject": subject, "message": message}
-        try:
-            self._events.append([encode(event)])
-        except StorageError:
-            pass  # a full disk shows at the journal, where it stops the run; an event must not do it first
 
     # control
 
@@ -366,12 +358,8 @@ def open_run(recipe: Recipe, base: Path, out: Path, *, only: tuple[str, ...] = (
     """Make or continue the run in ``out``, holding its lock. ``base`` is the recipe's folder."""
     folder = RunFolder(out)
     folder.create()
-    with locked(folder.lock):
-        run = Run(recipe, base, folder, only, observer)
-        try:
-            yield run
-        finally:
-            run.close()
+    with locked(folder.lock), Events(folder.events) as events:
+        yield Run(recipe, base, folder, only, observer, events)
 
 
 @contextmanager
@@ -387,7 +375,3 @@ def _sum_first() -> Iterator[Callable[[], object]]:
 def _owes(standing: Standing, first: int | None) -> bool:
     end = min(standing.cut(), first or standing.positions)
     return any(standing.is_owed(position) for position in range(end))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

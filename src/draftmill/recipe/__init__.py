@@ -11,6 +11,7 @@ from draftmill.recipe.file import load
 from draftmill.recipe.fit import EMBEDDED, as_engine
 from draftmill.recipe.markers import Markers
 from draftmill.recipe.model import SMALL_MODEL, Concurrency, EngineSpec, Lane, Order, Recipe
+from draftmill.recipe.names import is_embedded, named
 from draftmill.recipe.overrides import Overrides, apply
 from draftmill.recipe.plan import KV, Load, Plan, Start, parse_size
 from draftmill.recipe.sampling import Sampling
@@ -47,7 +48,9 @@ __all__ = [
     "check_control",
     "check_thresholds",
     "explained_values",
+    "is_embedded",
     "load",
+    "named",
     "parse_count",
     "parse_size",
     "read_control",

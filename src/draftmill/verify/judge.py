@@ -15,8 +15,8 @@ from draftmill import __version__
 from draftmill.errors import EngineError, RunError, SourceError, StorageError
 from draftmill.journal.folder import DatasetFolder
 from draftmill.ledger.opened import OpenedRun, open_run
-from draftmill.ledger.rows import culprit
 from draftmill.ledger.settings import Settings
+from draftmill.ledger.stamp import culprit
 from draftmill.render.markers import Custom, custom
 from draftmill.verify import whole as wholes_
 from draftmill.verify.checks import CHECKS, Needs

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from draftmill.ledger.order import ID_BYTES, rank
-from draftmill.ledger.rows import Culprit
+from draftmill.ledger.stamp import Culprit
 from draftmill.verify.checks import REBUILD
 from draftmill.verify.examine import Found, Other
 from draftmill.verify.journaled import Ledgered, Places

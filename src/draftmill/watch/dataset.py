@@ -11,7 +11,7 @@ from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.index import LOOK, PARTIAL, read_indexed
 from draftmill.journal.prompts import index_of
 from draftmill.journal.reader import LARGEST, UnknownLine
-from draftmill.ledger.rows import altered, written
+from draftmill.ledger.stamp import altered, written
 from draftmill.ledger.standing import Limits, widened
 from draftmill.recipe import BudgetCounts
 from draftmill.records import Finish

@@ -13,7 +13,9 @@ from draftmill.watch.figures import Event, Phase, Unread
 from draftmill.watch.tail import Tail
 
 _KEPT = 2000  # events for a report; the last 50 are shown
-_URL = re.compile(r"https?://[^\s,;]*[^\s,;:/]")
+_UNTIL = "until it answers: "  # mill.roster, of one that is absent: the reason stands behind it
+_URL = re.compile(r"https?://[^\s,;]*[^\s,;:/]")  # in the text of older runs, which told it of the run
+_EARLY = "before it generated anything: "  # mill.events.EARLY, of a start that came to nothing
 _WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
 
 
@@ -25,7 +27,8 @@ class _Line(msgspec.Struct):
 
 
 class Events:
-    """``begun`` is when each start began to generate, ``pauses`` from when until when nothing new was sent."""
+    """``begun`` is when each start began to generate, ``pauses`` from when until when nothing new was sent. ``died``:
+    what ended the last start before it generated anything, and when; None where nothing came of none since."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,6 +42,7 @@ class Events:
         self.begun: list[float] = []
         self.pauses: list[tuple[float, float]] = []
         self.ending = ""
+        self.died: tuple[float, str] | None = None
         self._on_hold = False
         self.cap_why: dict[str, str] = {}
         self.why: dict[str, str] = {}
@@ -78,15 +82,20 @@ class Events:
         subject = event.subject
         match event.kind:
             case "start" | "recipe" | "prepared":
-                self.phase = Phase.PREPARING
+                self.phase, self.died = Phase.PREPARING, None
             case "milling":
                 if not self._on_hold:  # a pause is of a start that was killed
                     self._go_on(event.time)
                 self.phase, self.ending = Phase.PAUSED if self._on_hold else Phase.RUNNING, ""
-                self._on_hold = False
+                self._on_hold, self.died = False, None
                 self.begun.append(event.time)
                 self.left.clear()
                 self.why = {name: why for name, why in self.why.items() if name in self._absent}
+            case "ended" if event.message.startswith(_EARLY):
+                self.phase = Phase.ENDED if self.begun else Phase.NEW
+                self.died = event.time, event.message.removeprefix(_EARLY)
+                self.why.clear()
+                self._absent.clear()
             case "ended":
                 self._go_on(event.time)
                 self.phase, self.ending = Phase.ENDED, event.message
@@ -107,15 +116,23 @@ class Events:
                 self.left.discard(subject)
                 self._absent.discard(subject)
             case kind if kind in _WHY:
-                why = event.message.removeprefix(f"{subject}: ")
-                if kind == "absent" and (named := _URL.search(why)):  # told of the run: it has no seat yet
-                    subject, why = named[0], why.rpartition(f"{named[0]}: ")[2]
+                if kind == "absent":  # told before a start begins to generate
+                    subject, why = _absent(event)
+                    self._absent.add(subject)
+                else:
+                    why = event.message.removeprefix(f"{subject}: ")
                 self.why[subject] = why
                 if kind == "leaves":
                     self.left.add(subject)
-                if kind == "absent":  # told before a start begins to generate
-                    self._absent.add(subject)
 
     def _go_on(self, time: float) -> None:
         if self.pauses and self.pauses[-1][1] == inf:
             self.pauses[-1] = (self.pauses[-1][0], time)
+
+
+def _absent(event: Event) -> tuple[str, str]:
+    """The engine's name, and why it is not there."""
+    name, why = event.subject, event.message.partition(_UNTIL)[2] or event.message
+    if name == "run" and (url := _URL.search(why)):
+        name = url[0]
+    return name, why.rpartition(f"{name}: ")[2]

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
+_LEAST_DISK = 1 << 30  # bytes that are free, whatever a run still needs
+
 
 class Phase(StrEnum):
     """What a run is doing. ``gone``: it did not say that it ended, and gives no sign of life any more."""
@@ -147,6 +149,12 @@ class DatasetFigures(msgspec.Struct, frozen=True, kw_only=True):
         share = self.counted / self.budget if self.budget else settled
         return None if share is None else min(0.99, share)
 
+    @property
+    def error_share(self) -> float:
+        """Of the prompts that were sent and ended, as `draftmill run` counts it."""
+        settled = (self.rows if self.counting is None else self.counting) + self.errors
+        return self.errors / settled if settled else 0.0
+
 
 class EngineFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One engine as it was last seen, at ``time``; ``in_flight`` and ``cap`` are ours, the rest is the server's word.
@@ -205,6 +213,10 @@ class Disk(msgspec.Struct, frozen=True):
     free: int
     needed: int | None = None
 
+    @property
+    def nearly_full(self) -> bool:
+        return self.free < _LEAST_DISK
+
 
 class LaneFigures(msgspec.Struct, frozen=True):
     """A lane as the recipe and the control file have it; ``concurrency`` is None where it is ``auto``."""
@@ -230,7 +242,8 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A run at one moment. ``total`` is all datasets together; ``server_rate`` is what the engines say together,
     ``total.rates`` what came here. ``started`` is the last start's time, ``seen`` the last sign of life; ``pause`` is
     what the control file says; ``held``: whether the process of the last start lives, ``command`` how that was
-    called, as far as it is known. ``again`` is the command that it
+    called, as far as it is known. ``died``: what ended the last start before it generated anything, where it said
+    so. ``again`` is the command that it
     goes on with, None where its ``run.yaml`` cannot be read, without which no start goes on."""
 
     path: str
@@ -240,6 +253,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     started: float | None = None
     seen: float | None = None
     ending: str = ""
+    died: str = ""
     pause: bool = False
     held: bool | None = None
     command: str = ""

@@ -9,7 +9,7 @@ import msgspec
 
 from draftmill.journal.folder import ServeFolder
 from draftmill.journal.lock import holder_lives
-from draftmill.recipe import EMBEDDED, Recipe
+from draftmill.recipe import Recipe, is_embedded, named
 from draftmill.watch.events import Events
 from draftmill.watch.figures import EngineFigures
 from draftmill.watch.loads import Loads
@@ -29,8 +29,8 @@ def figures(
     kept: dict[str, str],
 ) -> list[EngineFigures]:
     """Every engine of the last start that was not taken out, those that are away included; what is old is unknown."""
-    specs = recipe.engines if recipe else []
-    governed = {spec.url or EMBEDDED: spec.concurrency == "auto" for spec in specs}
+    specs = named(recipe.engines if recipe else [])
+    governed = {name: spec.concurrency == "auto" for name, spec in specs.items()}
     newest = max((e.time for e in loads.engines.values()), default=0.0)
     shown = []
     for name, engine in loads.engines.items():
@@ -42,9 +42,8 @@ def figures(
             figures = _old(figures)
         shown.append(msgspec.structs.replace(figures, auto=governed.get(name)))
     shown = [msgspec.structs.replace(e, kept=kept.get(e.name, "")) for e in shown]
-    named = {e.name for e in shown}
-    wanted = {(spec.url or EMBEDDED).rstrip("/") for spec in specs} or events.why.keys()
-    absent = [name for name in events.why if name in wanted - named - events.left and "://" in name]
+    away = (specs.keys() or {n for n in events.why if "://" in n or is_embedded(n)}) - {e.name for e in shown}
+    absent = [name for name in events.why if name in away - events.left]
     shown += [
         EngineFigures(name=name, state="absent", why=events.why[name], kept=kept.get(name, "")) for name in absent
     ]

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 
@@ -17,7 +18,7 @@ from draftmill import examples
 from draftmill import recipe as recipes
 from draftmill.errors import RecipeError, StorageError, UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
-from draftmill.journal.lock import holder_lives, last_holder
+from draftmill.journal.lock import Holder, holder_lives, last_holder
 from draftmill.journal.reader import LARGEST
 from draftmill.ledger.control import ControlFile
 from draftmill.ledger.settings import read_settings
@@ -165,6 +166,7 @@ class RunWatch:
         held = holder_lives(self.folder.lock)
         phase = self._phase(now, held, self._settled(datasets))
         kept = servers.kept(self.folder.serve)
+        last = last_holder(self.folder.lock)
         engines = servers.figures(self.loads, self.events, self.recipe, self._slots, self._logs, now, kept)
         if phase not in (Phase.RUNNING, Phase.PAUSED, Phase.FILES):
             engines = [servers.past(e) if e.source == "run" else e for e in engines]
@@ -182,9 +184,10 @@ class RunWatch:
             started=self.events.began or (self.loads.first[0] if self.loads.first else None),
             seen=self._seen(),
             ending=self.events.ending,
+            died=self._died(last),
             pause=self._control.last.pause,
             held=held,
-            command=last.command if (last := last_holder(self.folder.lock)) else "",
+            command=last.command if last else "",
             datasets=datasets,
             total=total,
             engines=engines,
@@ -279,6 +282,14 @@ class RunWatch:
         if phase is Phase.PREPARING:  # `draftmill prepare`, or a start that found nothing to do
             return Phase.ENDED if self.events.begun or settled else Phase.NEW
         return Phase.GONE
+
+    def _died(self, last: Holder | None) -> str:
+        """What ended the last start before it generated, unless another one has begun since."""
+        if self.events.died is None:
+            return ""
+        time, reason = self.events.died
+        at = datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
+        return "" if last and last.since > at else reason
 
     def _seen(self) -> float | None:
         return max(self.loads.last, self.events.last or 0.0) or None

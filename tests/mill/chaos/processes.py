@@ -14,7 +14,7 @@ import msgspec
 from draftmill.engines.simulated import Answers, Draw, Lengths
 from draftmill.errors import StorageError
 from draftmill.journal.folder import DatasetFolder
-from draftmill.ledger.rows import lost
+from draftmill.ledger.stamp import lost
 from draftmill.ledger.standing import load_standing
 from tests.cli.command import command, environment, with_file_limit, write_jsonl, write_recipe
 from tests.journal.power import last_newline, tear
