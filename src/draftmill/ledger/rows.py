@@ -169,9 +169,7 @@ def refresh_rows(folder: DatasetFolder, standing: Standing) -> int:
         return stamp.rows
     fresh = Fresh(folder, standing)
     with replacing(folder.rows) as temporary, temporary.open("wb") as file:
-        if (
-            folder.journal.exists()
-        ):  # a kill may have left lines that are not on the disk: no row may outlive its answer
+        if folder.journal.exists():  # a kill may leave lines that are not on the disk; no row may outlive its answer
             with folder.journal.open("rb") as journal:
                 os.fsync(journal.fileno())
         for _, line in fresh:
