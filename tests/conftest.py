@@ -15,6 +15,7 @@ from draftmill.engines.embedded import Embedded
 from draftmill.engines.http import Http
 from draftmill.engines.llamacpp import LlamaCpp
 from draftmill.engines.small_model import small_model as fetch_small_model
+from draftmill.mill import voices
 from draftmill.render import tokenizer
 
 T = TypeVar("T")
@@ -82,6 +83,13 @@ def with_embedded(embedded_server: EmbeddedServer) -> Callable[[Callable[[LlamaC
         return asyncio.run(body())
 
     return run
+
+
+@pytest.fixture
+def few_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start in this process asks its engines for 2 ids of each passage and not for 24, which takes the small model
+    two seconds: for tests that start many runs and look at none of their voices."""
+    monkeypatch.setattr(voices, "_IDS", 2)
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import KEY, draftmill, questions, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import KEY, in_process, questions, read_jsonl, write_jsonl, write_recipe
 from tests.conftest import CONTEXT, EmbeddedServer
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.usefixtures("few_heard")]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def run(
             "datasets": [{"name": "d", "source": str(source)} | (dataset or {})],
         }
         path = write_recipe(tmp_path / "recipe.yaml", **(values | recipe))
-        return draftmill("run", path, "--out", tmp_path / "run", *options)
+        return in_process("run", path, "--out", tmp_path / "run", *options)
 
     return call
 
@@ -177,7 +177,7 @@ def test_an_unset_key_variable(run: Any, tmp_path: Path, embedded_server: Embedd
 def test_every_fault_of_a_recipe_at_once(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text("model: x\nengines: [embeded]\ndatasets:\n  - name: a\n    source: x\n    buget: 1M\n")
-    done = draftmill("run", path)
+    done = in_process("run", path)
     assert done.returncode == 2
     assert "recipe.yaml:2: engines[0].url: is not a server's URL" in said(done)
     assert "recipe.yaml:6: datasets[0].buget: unknown key; did you mean budget?" in said(done)
@@ -234,7 +234,7 @@ def test_a_folder_where_a_file_belongs(run: Any, tmp_path: Path, name: str) -> N
 def test_a_recipe_nested_too_deeply(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text("model: " + "[" * 5000)
-    done = draftmill("run", path)
+    done = in_process("run", path)
     assert done.returncode == 2 and "recipe.yaml" in said(done)
 
 
@@ -250,7 +250,7 @@ def test_all_sources_that_cannot_be_read_are_told_before_one_is_prepared(
         engines=["embedded"],
         datasets=[{"name": name, "source": str(source)} for name, source in sources],
     )
-    done = draftmill("prepare", recipe, "--out", tmp_path / "run")
+    done = in_process("prepare", recipe, "--out", tmp_path / "run")
     assert done.returncode == 1
     assert "2 of 3 datasets cannot be read" in said(done)
     assert "gone.jsonl" in said(done) and "odd.jsonl: no known format" in said(done)
@@ -263,5 +263,5 @@ def test_commands_to_go_on_with_can_be_pasted(tmp_path: Path, tokenizer_folder: 
     recipe = write_recipe(
         tmp_path / "my recipe.yaml", model=str(tokenizer_folder), engines=["embedded"], datasets=datasets
     )
-    done = draftmill("prepare", recipe, "--out", tmp_path / "my run")
+    done = in_process("prepare", recipe, "--out", tmp_path / "my run")
     assert f"draftmill run '{recipe}' --out '{tmp_path / 'my run'}'" in said(done)

@@ -80,10 +80,11 @@ def twin_of(url: str) -> Iterator[str]:
 
 
 @pytest.mark.embedded
+@pytest.mark.usefixtures("few_heard")
 def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: EmbeddedServer) -> None:
     out = recipe.parent / "run"
-    assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0
-    paused = draftmill("control", out, "--pause", "--budget", "chat=60")
+    assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0  # its process is over: it is not on
+    paused = in_process("control", out, "--pause", "--budget", "chat=60")
     assert paused.returncode == 0 and "is not on" in paused.stdout
 
     def events() -> str:
@@ -104,7 +105,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
         wait(lambda: "not valid YAML" in events())
         assert process.poll() is None and len(read_jsonl(out / "chat" / "raw_responses.jsonl")) == journal == 1
         (out / "control.yaml").write_text(f'{{"pause": true, "budgets": {{"chat": 60}}, "engines": {spec}}}')
-        raised = draftmill("control", out, "--resume", "--budget", "120")
+        raised = in_process("control", out, "--resume", "--budget", "120")
         assert raised.returncode == 0 and "is on and follows" in raised.stdout
         said = process.communicate(timeout=120)[1]
     assert process.returncode == 0, said
@@ -118,7 +119,7 @@ def test_a_run_is_steered_while_it_is_on(recipe: Path, embedded_server: Embedded
 
 def test_what_it_cannot_follow_is_refused_and_changes_nothing(recipe: Path) -> None:
     out = recipe.parent / "run"
-    nothing = draftmill("control", out, "--pause")
+    nothing = in_process("control", out, "--pause")
     assert nothing.returncode == 2 and "holds no run" in nothing.stderr
     for wrong in (recipe, recipe.parent, recipe.parent / "nowhere"):
         refused = in_process("control", wrong)
@@ -165,9 +166,10 @@ def test_wishes_that_contradict_each_other_are_refused(tmp_path: Path, options: 
 
 
 @pytest.mark.embedded
+@pytest.mark.usefixtures("few_heard")
 def test_wrong_options_name_what_is_wrong(recipe: Path) -> None:
     out = recipe.parent / "run"
-    assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0
+    assert in_process("run", recipe, "--out", out, "--limit", "1").returncode == 0
     for options, told in (
         (["--budget", "chatt=5"], "no dataset 'chatt'; did you mean chat?"),
         (["--budget", "chat=5Q"], "'5Q' is not a count"),
@@ -176,10 +178,10 @@ def test_wrong_options_name_what_is_wrong(recipe: Path) -> None:
         (["--concurrency", ""], "must be auto or a whole number"),
         (["--no-engine", "http://gpu-9:1"], "the run has no such engine; it has http://127.0.0.1:"),
     ):
-        wrong = draftmill("control", out, *options)
+        wrong = in_process("control", out, *options)
         assert wrong.returncode == 2 and told in wrong.stderr, wrong.stderr
     assert not (out / "control.yaml").exists()
-    assert "nothing but what the recipe says" in draftmill("control", out).stdout
+    assert "nothing but what the recipe says" in in_process("control", out).stdout
     (url,) = [spec["url"] for spec in yaml.safe_load(recipe.read_text())["engines"]]
-    last = draftmill("control", out, "--no-engine", url.replace("127.0.0.1", "localhost"))
+    last = in_process("control", out, "--no-engine", url.replace("127.0.0.1", "localhost"))
     assert last.returncode == 0 and "no engine is left" in last.stderr

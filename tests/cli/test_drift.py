@@ -68,6 +68,7 @@ def differing(rows: list[dict[str, Any]], loaded: Tokenizer, messages: Any) -> l
 
 
 @pytest.mark.embedded
+@pytest.mark.usefixtures("few_heard")
 def test_the_share_of_a_run_is_the_one_counted_by_hand(
     tmp_path: Path, trimming: Path, embedded_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill import run as mill_run
 from draftmill.mill.loop import Limits
 from draftmill.mill.observer import Observer
-from tests.cli.command import draftmill, in_process, questions, read_jsonl, write_jsonl, write_recipe
+from tests.cli.command import in_process, questions, read_jsonl, write_jsonl, write_recipe
 from tests.render.tiny import END, directory
 
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
@@ -33,7 +33,7 @@ def write(folder: Path, datasets: list[dict[str, Any]]) -> Path:
 
 def test_a_run_of_tokenized_rows_needs_no_engine(recipe: Path) -> None:
     out = recipe.parent / "run"
-    done = draftmill("run", recipe, "--out", out, "--json")
+    done = in_process("run", recipe, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)["datasets"]["A1"]
     assert (figures["passed_through"], figures["not_needed"], figures["rows"], figures["tokens"]) == (5, 7, 5, 10)
@@ -44,13 +44,13 @@ def test_a_run_of_tokenized_rows_needs_no_engine(recipe: Path) -> None:
     rows = read_jsonl(out / "A1" / "tokenized_data.jsonl")
     assert [row["position"] for row in rows] == [0, 1, 2, 3, 4]
     assert all(row["input_ids"][1:] == [7, END] and row["loss_mask"] == [0, 1, 1] for row in rows)
-    more = draftmill("run", recipe, "--out", out, "--budget", "16")
+    more = in_process("run", recipe, "--out", out, "--budget", "16")
     assert more.returncode == 0 and "8 passed through" in more.stdout
     assert read_jsonl(out / "A1" / "tokenized_data.jsonl")[:5] == rows
     missed = in_process("run", recipe, "--out", out, "--budget", "A1=100")
     assert missed.returncode == 0 and "24 of 100, exhausted" in missed.stdout
-    assert draftmill("run", recipe, "--out", out, "--budget", "16").returncode == 0
-    exported = draftmill("export", out, "--to", recipe.parent / "rows.jsonl", "--drop", "truncated")
+    assert in_process("run", recipe, "--out", out, "--budget", "16").returncode == 0
+    exported = in_process("export", out, "--to", recipe.parent / "rows.jsonl", "--drop", "truncated")
     assert exported.returncode == 0 and "8 rows, 16 supervised tokens" in exported.stdout
 
 
@@ -78,9 +78,9 @@ def test_beside_a_dataset_that_owes_answers_its_rows_are_written_all_the_same(re
     out = recipe.parent / "run"
     write_jsonl(recipe.parent / "chat.jsonl", questions(3))
     write(recipe.parent, [{"name": "A1", "source": "a1.jsonl"}, {"name": "chat", "source": "chat.jsonl"}])
-    assert draftmill("run", recipe, "--out", out, "--only", "A1").returncode == 0
+    assert in_process("run", recipe, "--out", out, "--only", "A1").returncode == 0
     assert len(read_jsonl(out / "A1" / "tokenized_data.jsonl")) == 12
-    both = draftmill("run", recipe, "--out", out, "--patience", "0")
+    both = in_process("run", recipe, "--out", out, "--patience", "0")
     assert both.returncode == 1 and NOBODY in both.stderr and "Traceback" not in both.stderr
 
 

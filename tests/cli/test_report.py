@@ -62,6 +62,7 @@ def test_bad_input(folder: RunFolder, tmp_path: Path) -> None:
 
 
 @pytest.mark.embedded
+@pytest.mark.usefixtures("few_heard")
 def test_a_real_run_with_its_answers_decoded(tmp_path: Path) -> None:
     asked = write_jsonl(tmp_path / "asked.jsonl", questions(3))
     engine = {"kind": "embedded", "slots": 2, "context": 512}
@@ -72,8 +73,8 @@ def test_a_real_run_with_its_answers_decoded(tmp_path: Path) -> None:
         lanes={"short": {"max_new_tokens": 12}},
         datasets=[{"name": "chat", "source": str(asked)}],
     )
-    assert draftmill("run", recipe, "--out", tmp_path / "run").returncode == 0
-    assert draftmill("report", tmp_path / "run").returncode == 0
+    assert in_process("run", recipe, "--out", tmp_path / "run").returncode == 0
+    assert in_process("report", tmp_path / "run").returncode == 0
     said = json.loads((tmp_path / "run" / "report.json").read_text())
     assert len(said["samples"]) == 2 and said["figures"]["phase"] == "ended"
     assert all("In one line" in s["prompt"] and s["answer"] for s in said["samples"])

@@ -31,7 +31,7 @@ from tests.cli.command import (
 )
 from tests.conftest import EmbeddedServer
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.usefixtures("few_heard")]
 
 
 @pytest.fixture
@@ -83,59 +83,59 @@ def test_prompts_become_token_exact_rows(recipe: Path, small_model: Path) -> Non
 
 def test_a_second_run_does_nothing_and_an_export_takes_its_rows(recipe: Path) -> None:
     out = recipe.parent / "run"
-    assert draftmill("run", recipe, "--out", out).returncode == 0
+    assert in_process("run", recipe, "--out", out).returncode == 0
     before = (out / "chat" / "raw_responses.jsonl").read_bytes()
-    again = draftmill("run", recipe, "--out", out)
+    again = in_process("run", recipe, "--out", out)
     assert again.returncode == 0 and "nothing to do" in again.stdout
     assert (out / "chat" / "raw_responses.jsonl").read_bytes() == before
     target = recipe.parent / "rows.jsonl"
-    exported = draftmill("export", out, "--to", target, "--only", "turns")
+    exported = in_process("export", out, "--to", target, "--only", "turns")
     assert exported.returncode == 0 and "6 rows" in exported.stdout
     rows = read_jsonl(target)
     assert len(rows) == 6 and all(len(r["input_ids"]) == len(r["loss_mask"]) for r in rows)
-    unknown = draftmill("export", out, "--only", "nope")
+    unknown = in_process("export", out, "--only", "nope")
     assert unknown.returncode == 2 and "no dataset 'nope'; there is chat, turns" in unknown.stderr
 
 
 def test_an_edited_answer_is_told_and_one_that_is_taken_out_is_drawn_again(recipe: Path) -> None:
     out = recipe.parent / "run"
-    assert draftmill("run", recipe, "--out", out, "--only", "turns").returncode == 0
+    assert in_process("run", recipe, "--out", out, "--only", "turns").returncode == 0
     journal = out / "turns" / "raw_responses.jsonl"
     whole = journal.read_bytes()
     first, second, *others = read_jsonl(journal)
     write_jsonl(journal, [first, second | {"output_ids": [5] * second["completion_tokens"]}, *others])
-    again = draftmill("run", recipe, "--out", out, "--only", "turns")
+    again = in_process("run", recipe, "--out", out, "--only", "turns")
     told = f"{journal}:2: was changed after the row of position {second['position']} had been built of it"
     assert again.returncode == 1 and told in again.stdout, again.stdout + again.stderr
     assert "the rows: " in again.stdout and "for a trainer" not in again.stdout
-    exported = draftmill("export", out, "--only", "turns")
+    exported = in_process("export", out, "--only", "turns")
     assert exported.returncode == 1 and told in exported.stderr
-    assert draftmill("verify", out, "--only", "turns").returncode == 1
+    assert in_process("verify", out, "--only", "turns").returncode == 1
 
     journal.write_bytes(whole.replace(whole.splitlines(keepends=True)[1], b""))
-    drawn = draftmill("run", recipe, "--out", out, "--only", "turns")
+    drawn = in_process("run", recipe, "--out", out, "--only", "turns")
     assert drawn.returncode == 0 and "are no longer in its journal" in drawn.stderr, drawn.stdout + drawn.stderr
     assert len(read_jsonl(out / "turns" / "tokenized_data.jsonl")) == 6
 
 
 def test_a_limit_does_the_first_prompts_and_shows_one(recipe: Path) -> None:
     out = recipe.parent / "run"
-    done = draftmill("run", recipe, "--out", out, "--limit", "3")
+    done = in_process("run", recipe, "--out", out, "--limit", "3")
     assert done.returncode == 0, done.stderr
     assert [len(read_jsonl(out / n / "tokenized_data.jsonl")) for n in ("chat", "turns")] == [3, 3]
     assert "⟦" in done.stdout and "14 prompts owed" in done.stdout
-    assert draftmill("run", recipe, "--out", out).returncode == 0
+    assert in_process("run", recipe, "--out", out).returncode == 0
     assert len(read_jsonl(out / "chat" / "tokenized_data.jsonl")) == 14
 
 
 def test_settings_that_decide_the_data_may_not_change(recipe: Path) -> None:
     out = recipe.parent / "run"
-    assert draftmill("run", recipe, "--out", out, "--limit", "1").returncode == 0
-    refused = draftmill("run", change(recipe, sampling={"temperature": 0.5}, seed=3), "--out", out)
+    assert in_process("run", recipe, "--out", out, "--limit", "1").returncode == 0
+    refused = in_process("run", change(recipe, sampling={"temperature": 0.5}, seed=3), "--out", out)
     assert refused.returncode == 1
     assert "seed: 0 → 3" in refused.stderr and "chat.sampling.temperature: 1.0 → 0.5" in refused.stderr
     change(recipe, sampling={}, seed=0)
-    grown = draftmill("run", recipe, "--out", out, "--max-new-tokens", "5", "--concurrency", "2", "--budget", "20")
+    grown = in_process("run", recipe, "--out", out, "--max-new-tokens", "5", "--concurrency", "2", "--budget", "20")
     assert grown.returncode == 0, grown.stderr
     assert "continued with" in grown.stderr
     limits = [line["limit"] for line in read_jsonl(out / "chat" / "raw_responses.jsonl")]
@@ -144,14 +144,14 @@ def test_settings_that_decide_the_data_may_not_change(recipe: Path) -> None:
 
 def test_more_samples_extend_the_order_and_a_changed_source_is_refused(recipe: Path) -> None:
     out, source = recipe.parent / "run", recipe.parent / "chat.jsonl"
-    assert draftmill("run", recipe, "--out", out, "--only", "chat", "--samples", "4").returncode == 0
+    assert in_process("run", recipe, "--out", out, "--only", "chat", "--samples", "4").returncode == 0
     first = [p["id"] for p in read_jsonl(out / "chat" / "prompts.jsonl")]
     source.write_text("".join(reversed(source.read_text().splitlines(keepends=True))))  # order does not matter
-    assert draftmill("run", recipe, "--out", out, "--only", "chat", "--samples", "9").returncode == 0
+    assert in_process("run", recipe, "--out", out, "--only", "chat", "--samples", "9").returncode == 0
     assert [p["id"] for p in read_jsonl(out / "chat" / "prompts.jsonl")][:4] == first
     assert len({line["id"] for line in read_jsonl(out / "chat" / "raw_responses.jsonl")}) == 9
     write_jsonl(source, questions(14)[5:])
-    refused = draftmill("run", recipe, "--out", out, "--only", "chat")
+    refused = in_process("run", recipe, "--out", out, "--only", "chat")
     assert refused.returncode == 1 and "its source changed since this run began" in refused.stderr
     assert len(read_jsonl(out / "chat" / "prompts.jsonl")) == 9
 
@@ -160,7 +160,7 @@ def test_a_second_process_is_told_who_holds_the_run(recipe: Path) -> None:
     out = recipe.parent / "run"
     out.mkdir()
     with locked(out / "lock"):
-        second = draftmill("run", recipe, "--out", out)
+        second = in_process("run", recipe, "--out", out)
     assert second.returncode == 1 and f"process {os.getpid()} on" in second.stderr
 
 
@@ -182,7 +182,7 @@ def test_no_answer_is_lost_or_repeated_by_kills(recipe: Path) -> None:
         with journal.open("ab") as file:
             file.write(b'{"id":"torn')  # what a kill in the middle of a write would leave
         kept = journal.read_bytes().splitlines(keepends=True)[:-1]
-    done = draftmill("run", recipe, "--out", out, "--only", "chat")
+    done = in_process("run", recipe, "--out", out, "--only", "chat")
     assert done.returncode == 0, done.stderr
     assert journal.read_bytes().splitlines(keepends=True)[: len(kept)] == kept
     ids = [line["id"] for line in read_jsonl(journal)]
@@ -234,7 +234,7 @@ def test_an_interrupt_behind_the_last_answer_keeps_the_sum(
 
 def test_the_key_stands_nowhere(recipe: Path, embedded_server: EmbeddedServer) -> None:
     out = recipe.parent / "run"
-    done = draftmill("run", recipe, "--out", out, "--limit", "2")
+    done = in_process("run", recipe, "--out", out, "--limit", "2")
     assert done.returncode == 0
     assert embedded_server.key not in done.stdout + done.stderr
     for file in out.rglob("*"):
@@ -244,7 +244,7 @@ def test_the_key_stands_nowhere(recipe: Path, embedded_server: EmbeddedServer) -
 def test_a_full_disk_loses_nothing(recipe: Path) -> None:
     out = recipe.parent / "run"
     change(recipe, lanes={"short": {"max_new_tokens": 8, "concurrency": 1}})
-    assert draftmill("prepare", recipe, "--out", out, "--only", "turns").returncode == 0
+    assert in_process("prepare", recipe, "--out", out, "--only", "turns").returncode == 0
     args = with_file_limit(command("run", recipe, "--out", out, "--only", "turns"), 900)
     full = subprocess.run(args, capture_output=True, text=True, env=environment(), timeout=120, check=False)
     assert full.returncode == 1, full.stderr
@@ -252,7 +252,7 @@ def test_a_full_disk_loses_nothing(recipe: Path) -> None:
     assert "run the same command again" in full.stderr
     kept = read_jsonl(out / "turns" / "raw_responses.jsonl")
     assert 0 < len(kept) < 6
-    assert draftmill("run", recipe, "--out", out, "--only", "turns").returncode == 0
+    assert in_process("run", recipe, "--out", out, "--only", "turns").returncode == 0
     assert read_jsonl(out / "turns" / "raw_responses.jsonl")[: len(kept)] == kept
 
 

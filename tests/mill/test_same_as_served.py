@@ -18,8 +18,8 @@ from draftmill.render import tokenizer
 from draftmill.render.template import ChatTemplate
 from draftmill.sources import open_source
 
-PROMPTS = 40
-TOKENS = 24
+PROMPTS = 20
+TOKENS = 16
 
 
 def conversations() -> list[Conversation]:
