@@ -8,8 +8,8 @@ the share of its cores that did.
 Usage: bench_governor_real.py [embedded | vllm | URL ...]   (embedded, and vllm where it is installed)
        [--caps 1,4,8,16] [--rounds 3] [--warm 20] [--seconds 60] [--gguf FILE] [--slots 16]
 
-`vllm` starts a server of .engines/smollm2/fp32, which scripts/engines/test_engines.sh installs (bfloat16 is a dozen
-times slower on a CPU that has no instructions for it); a URL is a server that serves the small model already.
+`vllm` starts a server of .engines/smollm2/fp32, which `make engines` installs and exports (bfloat16 is a dozen times
+slower on a CPU that has no instructions for it); a URL is a server that serves the small model already.
 """
 
 import argparse
@@ -187,7 +187,8 @@ def vllm_server(log: Path) -> Iterator[str]:
                 time.sleep(1)
             yield url
         finally:
-            os.killpg(server.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
             server.wait()
 
 

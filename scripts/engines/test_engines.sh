@@ -98,7 +98,7 @@ if [ "${1-}" = part ]; then  # what it says is printed at its end, in one piece
   "test_$2" "$3"
   exit
 fi
-[ "${1-}" != install ] || { install vllm; install sglang; exit; }
+[ "${1-}" != install ] || { install vllm; install sglang; export_model; exit; }
 [ $# -gt 0 ] || set -- vllm sglang
 install vllm  # its Python exports the model for both
 beside=() alone=()
