@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from draftmill.journal.lock import locked
-from draftmill.ledger.control import paused_as
+from draftmill.ledger.told import paused_as
 from tests.cli.command import (
     KEY,
     command,

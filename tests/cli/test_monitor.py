@@ -15,7 +15,7 @@ import pytest
 
 from draftmill.journal.folder import RunFolder
 from draftmill.journal.lock import locked
-from draftmill.ledger.control import GOES_ON, PAUSED
+from draftmill.ledger.told import GOES_ON, PAUSED
 from draftmill.watch.monitor import Monitor
 from draftmill.watch.stats import RunWatch
 from tests.cli.command import command, draftmill, environment, in_process, questions, write_jsonl, write_recipe

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from draftmill.errors import RunError, SourceError, StorageError
-from draftmill.mill.events import EARLY, Events
+from draftmill.ledger.told import EARLY
+from draftmill.mill.events import Events
 from tests.cli.command import read_jsonl
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.ledger.control import GOES_ON, PAUSED, paused_as
+from draftmill.ledger.told import GOES_ON, PAUSED, paused_as
 from draftmill.watch.events import Events
 from draftmill.watch.figures import Phase, Rates
 from draftmill.watch.loads import Done, EngineLoad, Loads, Point, Sample, Timeline

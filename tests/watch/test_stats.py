@@ -13,11 +13,11 @@ from draftmill import recipe as recipes
 from draftmill.errors import UsageFault
 from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.index import entries
-from draftmill.ledger.control import PAUSED, steer
+from draftmill.ledger.control import steer
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.settings import read_settings, write_settings
 from draftmill.ledger.standing import load_standing
-from draftmill.mill.events import EARLY
+from draftmill.ledger.told import EARLY, PAUSED
 from draftmill.records import Finish
 from draftmill.watch.completions import Completions
 from draftmill.watch.diagnosis import diagnose

@@ -8,21 +8,6 @@ from draftmill.journal.folder import RunFolder
 from draftmill.ledger.settings import read_settings
 from draftmill.recipe import Control, Recipe, Wish, check_control, read_control
 
-# what the events of a run say of its pauses, for those that tell them and those that read them
-PAUSED = "paused: nothing new is sent, what is in flight goes on"
-GOES_ON = "goes on"
-_SAYS = " says"
-
-
-def paused_as(control: Path) -> str:
-    """What is told of a pause that a start begins with, since its control file has it."""
-    return f"{PAUSED}, as {control}{_SAYS}"
-
-
-def is_of_a_start(paused: str) -> bool:
-    """Whether this is told of a pause that a start begins with."""
-    return paused.startswith(PAUSED) and paused.endswith(_SAYS)
-
 
 class ControlFile:
     """``last`` is what stood in it when it was last read and understood."""

@@ -8,8 +8,7 @@ from types import TracebackType
 from draftmill.errors import DraftmillError, StorageError, in_words
 from draftmill.ids import encode
 from draftmill.journal.writer import Appender
-
-EARLY = "before it generated anything: "  # how the end of a start begins that came to nothing
+from draftmill.ledger.told import EARLY
 
 
 class Events:

@@ -8,6 +8,7 @@ from enum import Enum
 from draftmill.engines.protocol import Reply, Request
 from draftmill.errors import DraftmillError, TransportFault
 from draftmill.journal.writer import Appender
+from draftmill.ledger.told import SETTLED
 from draftmill.mill import clock
 from draftmill.mill.asking import Asking
 from draftmill.mill.call import Call
@@ -34,7 +35,7 @@ _OTHER_SEAT_SECONDS = 0.5  # a prompt that fits only a busy engine waits this lo
 class Ending(Enum):
     """Why a loop ended."""
 
-    DONE = "every prompt that was asked for is settled"
+    DONE = SETTLED
     INTERRUPTED = "interrupted"
     ERRORS = "too many errors"
     FAILED = "failed"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from draftmill.errors import DraftmillError, EngineError
+from draftmill.ledger.told import UNTIL
 from draftmill.mill import clock
 from draftmill.mill.loop import Loop
 from draftmill.mill.mishaps import Mishaps
@@ -122,5 +123,5 @@ class Roster:
 
     def _absent(self, name: str, error: EngineError) -> None:
         if name not in self._due:
-            self._tell("absent", name, f"the run goes on without it until it answers: {error.message}")
+            self._tell("absent", name, f"the run goes on without it {UNTIL}{error.message}")
         self._due[name] = clock.now() + _AGAIN_SECONDS

@@ -18,10 +18,11 @@ from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
-from draftmill.ledger.control import GOES_ON, PAUSED, ControlFile, paused_as
+from draftmill.ledger.control import ControlFile
 from draftmill.ledger.rows import refresh_rows
 from draftmill.ledger.stamp import lost, only_grew
 from draftmill.ledger.standing import Standing, load_standing
+from draftmill.ledger.told import GOES_ON, PAUSED, paused_as
 from draftmill.mill import findings
 from draftmill.mill.beginning import accept, begin
 from draftmill.mill.crew import Crew

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from draftmill.ledger.control import GOES_ON, PAUSED, is_of_a_start
+from draftmill.ledger.told import EARLY, GOES_ON, PAUSED, UNTIL, is_of_a_start
 from draftmill.watch.figures import Event, Phase, Unread
 from draftmill.watch.tail import Tail
 
 _KEPT = 2000  # events for a report; the last 50 are shown
-_UNTIL = "until it answers: "  # mill.roster, of one that is absent: the reason stands behind it
 _URL = re.compile(r"https?://[^\s,;]*[^\s,;:/]")  # in the text of older runs, which told it of the run
-_EARLY = "before it generated anything: "  # mill.events.EARLY, of a start that came to nothing
 _WHY = ("lost", "stalled", "paused", "absent", "refused", "leaves")
 
 
@@ -91,9 +89,9 @@ class Events:
                 self.begun.append(event.time)
                 self.left.clear()
                 self.why = {name: why for name, why in self.why.items() if name in self._absent}
-            case "ended" if event.message.startswith(_EARLY):
+            case "ended" if event.message.startswith(EARLY):
                 self.phase = Phase.ENDED if self.begun else Phase.NEW
-                self.died = event.time, event.message.removeprefix(_EARLY)
+                self.died = event.time, event.message.removeprefix(EARLY)
                 self.why.clear()
                 self._absent.clear()
             case "ended":
@@ -132,7 +130,7 @@ class Events:
 
 def _absent(event: Event) -> tuple[str, str]:
     """The engine's name, and why it is not there."""
-    name, why = event.subject, event.message.partition(_UNTIL)[2] or event.message
+    name, why = event.subject, event.message.partition(UNTIL)[2] or event.message
     if name == "run" and (url := _URL.search(why)):
         name = url[0]
     return name, why.rpartition(f"{name}: ")[2]

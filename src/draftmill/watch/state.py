@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from shlex import quote
 
+from draftmill.ledger.told import SETTLED
 from draftmill.watch.figures import DatasetFigures, Phase, RunFigures
 from draftmill.watch.finding import Finding, Level, Verdict
 from draftmill.watch.words import count, duration, gigabytes, many
 
-_ALL = "every prompt that was asked for is settled"  # mill.loop.Ending.DONE
 _STARTS = ("run", "quickstart")  # verbs that generate
 _SAYS = "it says what stops it"
 _MENDED = "it goes on once that is mended"
@@ -30,7 +30,7 @@ def state(run: RunFigures) -> Iterator[Finding]:
             message = "ended" + (f" ({run.ending})" if run.ending else "")
             message += (f": {many(owed, 'prompt')} still owed" if owed else "") + f"; {_early(run, _ANYTHING)}"
             yield Finding(Verdict.ENDED, Level.WARN, "run", message, _again(run, _MENDED))
-        case Phase.ENDED if owed and run.ending == _ALL:
+        case Phase.ENDED if owed and run.ending == SETTLED:
             message = f"ended: every prompt that it was to answer is settled, {many(owed, 'prompt')} of all still owed"
             advice = _again(run, "they are answered then")
             if part := _part(run):
