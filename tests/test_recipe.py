@@ -227,6 +227,10 @@ def test_what_yaml_reads_as_false_turns_checkpoints_off(tmp_path: Path, value: s
             ":2: engines[1].url: is the same server as an earlier engine",
         ),
         (ONE.replace("name: a", "name: tokenizer"), ":3: datasets[0].name: 'tokenizer' is the name of something else"),
+        (
+            ONE.replace("name: a", "name: voices.json"),
+            ":3: datasets[0].name: 'voices.json' ends as the files",
+        ),
         (ONE.replace("name: a", "name: 7"), ":3: datasets[0].name: 7 should be a text; put it in quotes"),
         (ONE.replace("model: m", "model: ''"), ":1: model: '' is empty"),
         (ONE.replace("model: m", "model:"), ":1: model: is missing"),

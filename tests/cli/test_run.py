@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from draftmill.journal.folder import RunFolder
 from draftmill.journal.lock import locked
 from draftmill.mill import run as mill_run
 from draftmill.mill.roster import Roster
@@ -95,6 +96,26 @@ def test_a_second_run_does_nothing_and_an_export_takes_its_rows(recipe: Path) ->
     assert len(rows) == 6 and all(len(r["input_ids"]) == len(r["loss_mask"]) for r in rows)
     unknown = in_process("export", out, "--only", "nope")
     assert unknown.returncode == 2 and "no dataset 'nope'; there is chat, turns" in unknown.stderr
+
+
+def test_a_journal_that_is_gone_before_rows_were_built_is_not_drawn_again_in_silence(recipe: Path) -> None:
+    """As a kill leaves it: no row, no stamp; but the last start has told of answers, as each does now and then."""
+    out = recipe.parent / "run"
+    assert in_process("run", recipe, "--out", out, "--only", "turns", "--limit", "2").returncode == 0
+    folder = RunFolder(out).dataset("turns")
+    for file in (folder.rows, folder.rows_stamp):
+        file.unlink()
+    folder.journal.write_bytes(b"")
+    told = {"time": 1.0, "done": {"turns": {"answers": 2, "failed": 0, "tokens": 16, "growing": 0, "left": 0}}}
+    with RunFolder(out).load.open("a") as file:
+        print(json.dumps(told), file=file)
+    done = in_process("run", recipe, "--out", out, "--only", "turns")
+    gone = f"{folder.journal}: its answers are gone, and the last start told of 2"
+    assert done.returncode == 1 and gone in done.stderr, done.stderr
+    assert folder.journal.read_bytes() == b""
+    folder.sent.unlink()
+    again = in_process("run", recipe, "--out", out, "--only", "turns")
+    assert again.returncode == 0 and len(read_jsonl(folder.rows)) == 6, again.stderr
 
 
 def test_an_edited_answer_is_told_and_one_that_is_taken_out_is_drawn_again(recipe: Path) -> None:

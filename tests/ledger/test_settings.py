@@ -165,8 +165,10 @@ def test_what_changed_harmlessly_is_named() -> None:
     assert harmless(old, new) == ["datasets.a.budget: none → 1000"]
     assert harmless(old, old) == []
     moved = merged(old, recipe(engines=["http://127.0.0.1:2", "embedded"]))
-    expected = ["with engines.1", "with engines.http://127.0.0.1:2", "without engines.http://127.0.0.1:1"]
+    expected = ["with engines.embedded", "with engines.http://127.0.0.1:2", "without engines.http://127.0.0.1:1"]
     assert harmless(old, moved) == expected
+    twice = merged(moved, recipe(engines=["http://127.0.0.1:2", "embedded", "embedded"]))
+    assert harmless(moved, twice) == ["with engines.embedded-2"]
 
 
 def test_a_dataset_that_leaves_the_recipe_and_comes_back_is_told() -> None:

@@ -40,7 +40,11 @@ def test_an_answer_that_was_changed_after_its_row_was_built_is_told_and_not_take
     folder.journal.write_bytes(head + line.replace(was, now) + tail)
     stands = folder.rows_stamp.read_bytes()
     before = changes(folder, load_standing(folder))
-    assert before and before[0].startswith(f"{folder.journal}:2: was changed") and altered(folder) is None
+    assert before and before[0].startswith(f"{folder.journal}:2: was changed")
+    assert altered(folder) == (
+        f"{folder.journal}: was changed after rows had been built of it",
+        f"`draftmill verify {folder.path.parent}` tells which answer: restore it",
+    )
     assert changes(folder, load_standing(folder), 1) is None, "it is not among those that are looked at"
     assert folder.rows_stamp.read_bytes() == stands
     for _ in range(2):

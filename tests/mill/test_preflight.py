@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from draftmill.engines.voice import Passage
-from draftmill.errors import RunError
+from draftmill.errors import RunError, StorageError
 from draftmill.mill import preflight as preflights
 from draftmill.mill.preflight import PROBES, Preflight, compare_tokenizer, raise_open_files, refuse_penalty_mixture
 from draftmill.mill.voices import Voices
@@ -118,6 +118,21 @@ def test_an_engine_that_comes_late_is_examined_against_all_before_it(
     with pytest.raises(RunError, match="a and c are not the same target"):  # at the next start, where c is alone
         asyncio.run(later[0].take(EngineSpec(url="http://c:1")))
     asyncio.run(later[1].take(EngineSpec(url="http://c:1")))  # a gave no answer that could bind
+
+
+def test_an_engine_is_closed_where_it_cannot_be_noted(
+    tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = ScriptedEngine(name="a")
+
+    async def connect(_: EngineSpec, **__: object) -> ScriptedEngine:
+        return engine
+
+    monkeypatch.setattr(preflights, "connect", connect)
+    (tmp_path / "engines.json").mkdir()
+    with pytest.raises(StorageError, match=r"engines\.json: cannot be written"):
+        asyncio.run(preflight_of(tmp_path, tokenizer_folder).take(EngineSpec(url="http://a:1")))
+    assert engine.closed
 
 
 @pytest.mark.parametrize(("own", "told"), [([], False), ([2, 3], False), ([3], True)])

@@ -1,17 +1,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from draftmill.ids import encode
 from draftmill.journal.folder import DatasetFolder
 from draftmill.journal.prompts import PromptHead
 from draftmill.journal.reader import Entry
+from draftmill.journal.sent import SentMark
 from draftmill.ledger.order import conversation_id
-from draftmill.ledger.standing import Standing
+from draftmill.ledger.standing import Standing, load_standing
 from draftmill.mill.stream import Stream
 from draftmill.recipe import BudgetCounts, Dataset, Sampling
-from draftmill.records import Completion, Finish, Prompt
+from draftmill.records import Completion, Failure, Finish, Prompt
 
 IDS = [conversation_id("a", b"%d" % n, 0) for n in range(60)]
 LIMIT = 100
@@ -110,3 +112,21 @@ def test_it_says_where_how_far_was_sent_is_lost(tmp_path: Path) -> None:
     list(sent(begun))
     begun.mark_sent()
     assert not stream(tmp_path, {0: 5, 1: 5}, None).unmarked
+
+
+def test_a_prompt_that_no_engine_was_sent_is_not_drawn_again_when_it_is_tried_again(tmp_path: Path) -> None:
+    folder = DatasetFolder(tmp_path)
+    stream(tmp_path, {}, None).close()
+    engines = {0: None, 1: "e", 2: None}
+    lines = [Failure(IDS[n], n, 0, "too_long", "9 tokens", 0, engine, "a.jsonl:1") for n, engine in engines.items()]
+    lines.append(msgspec.structs.replace(lines[2], engine="e"))  # a larger one got it later
+    folder.errors.write_bytes(b"".join(encode(line) + b"\n" for line in lines))
+    standing = load_standing(folder, retry_errors=True)
+    mark = SentMark(folder.sent)
+    mark.reach(9)
+    mark.write()
+    mark.close()
+    dataset = Dataset(name="a", source="x")
+    again = Stream(dataset, folder, standing, sampling=Sampling(), limit=LIMIT, now=lambda: 0.0)
+    redrawn = [again.work(0, prompt).redrawn for prompt in sent(again)]
+    assert redrawn[:4] == [False, True, True, True] and redrawn[9:11] == [True, False]

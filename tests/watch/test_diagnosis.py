@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from draftmill.ledger.told import FAILING, OTHER
 from draftmill.watch.diagnosis import diagnose
 from draftmill.watch.figures import Disk, LaneFigures, Lengths, Phase, Rates, Thinking, Unread
 from draftmill.watch.finding import Finding, Level, Verdict
@@ -147,6 +148,20 @@ SITUATIONS: dict[str, Situation] = {
         "401 Unauthorized",
         "mend what it names",
     ),
+    "a server fails every call": (
+        run(engine(state="paused", why=f"8 {FAILING}, the last: HTTP 500", running=None)),
+        Verdict.ENGINE_DOWN,
+        Level.BAD,
+        "8 calls in a row failed, the last: HTTP 500",
+        "it answers and fails every call: see its log",
+    ),
+    "another server came back": (
+        run(engine(state="paused", why=f"{OTHER}: model 'a' and 'b'", running=None)),
+        Verdict.ENGINE_DOWN,
+        Level.BAD,
+        "model 'a' and 'b'",
+        "serve there what the run was begun with",
+    ),
     "a server stands still": (
         run(engine(state="lost", why="http://a: no progress for 300 s with 64 requests there", running=64)),
         Verdict.STALLED,
@@ -207,8 +222,15 @@ SITUATIONS: dict[str, Situation] = {
         run(engine(**BUSY), data=dataset(truncated=0.31, cut_at=(4096, 4096))),
         Verdict.TRUNCATED,
         Level.WARN,
-        "31% of B1's are cut by the limit of 4,096 tokens of lane short, which is 10,240 since",
-        "what is still to come may be longer",
+        "31% of B1's are cut by the limit of 4,096 tokens of lane short; 10,240 are allowed now",
+        "what is still to come may have longer ones",
+    ),
+    "cut where the context was full, and nothing is owed": (
+        run(engine(**BUSY), data=dataset(truncated=0.31, cut_at=(9, 18), owed=0)),
+        Verdict.TRUNCATED,
+        Level.WARN,
+        "of lane short; 10,240 are allowed now: it was raised, or the context was full",
+        "another run may have longer ones",
     ),
     "cut by several limits": (
         run(engine(**BUSY), data=dataset(truncated=0.31, cut_at=(4096, 10_240))),

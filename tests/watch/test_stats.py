@@ -220,6 +220,13 @@ def test_a_start_that_said_why_it_came_to_nothing(tmp_path: Path) -> None:
     assert watch(folder).refresh().died == ""
 
 
+def test_a_run_that_owes_nothing_has_ended_though_its_events_are_gone(tmp_path: Path) -> None:
+    folder = begin(tmp_path, {"name": "d", "prompts": 2})
+    append(folder.dataset("d").journal, completion(0, 8), completion(1, 8))
+    append(folder.load, done(NOW - 900, d=(2, 0, 16, 0)), load(NOW - 900))
+    assert watch(folder).refresh().phase is Phase.ENDED
+
+
 def test_what_was_only_prepared_is_not_gone(tmp_path: Path) -> None:
     folder = begin(tmp_path, {"name": "d"})
     append(folder.events, event(NOW - 500, "start"), event(NOW - 400, "prepared", "d"))
@@ -258,6 +265,8 @@ def test_budget_and_pause_of_the_control_file(tmp_path: Path) -> None:
     assert only(watched.refresh()).counting == 2
     folder.control.write_text("budgets: {d: 20}\n")
     assert (only(watched.refresh()).counting, only(watched.refresh()).budget) == (3, 20)
+    append(folder.events, event(NOW - 9, "milling"), event(NOW - 5, "ended", "run", "interrupted"))
+    assert only(watched.refresh()).budget == 10, "what the next start will follow is none of what has ended"
     folder.control.write_text("budgets: {x: 20}\n")
     assert "no dataset" in watched.refresh().control_fault
 

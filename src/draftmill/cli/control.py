@@ -74,7 +74,7 @@ def control(
     with result(json=json):
         for what, text in _words(now):
             label(what, text)
-        if now.model_copy(update={"pause": False}) == Control():
+        if now == Control():
             label("control", "nothing but what the recipe says")
         label("state", "paused: nothing new is sent, until --resume" if now.pause else "not paused: prompts are sent")
         label("run", _FOLLOWS[held])

@@ -127,7 +127,7 @@ def index_of(
 def _sealed(seal: Path | None) -> str:
     """What a seal says, or "" where there is none."""
     try:
-        return seal.read_text().partition(" ")[0] if seal else ""
+        return seal.read_text().partition(" ")[0] or "damaged" if seal else ""
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError:

@@ -4,6 +4,7 @@ Budgets, samples, concurrency, token limits, engines and further datasets may ch
 What decides the distribution of the answers or the identity of a prompt may not.
 """
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -189,8 +190,10 @@ def _parts(recipe: dict[str, Any]) -> dict[str, Any]:
         if key == "lanes":
             named |= {f"lanes.{name}": lane for name, lane in value.items()}
         elif key in ("datasets", "engines"):
-            for n, item in enumerate(value):
-                named[f"{key}.{item.get('name') or item.get('url') or n}"] = item
+            seen: Counter[str] = Counter()
+            for item in value:
+                seen[name := item.get("name") or item.get("url") or item.get("kind")] += 1
+                named[f"{key}.{name}" if seen[name] == 1 else f"{key}.{name}-{seen[name]}"] = item
         else:
             named[key] = value
     return named

@@ -64,10 +64,18 @@ def culprit(folder: DatasetFolder) -> Culprit:
 
 
 def altered(folder: DatasetFolder) -> tuple[str, str] | None:
-    """What is to be said of answers that were changed after their rows were built, by the last look at them, and what
-    to do."""
+    """What is to be said of answers that were changed after their rows were built, and what to do: by the last look at
+    them, or since what the journal began with then is another now."""
     stamp = read_stamp(folder)
-    return told(folder, stamp.changed, stamp.first) if stamp and stamp.changed else None
+    if not stamp:
+        return None
+    if stamp.changed:
+        return told(folder, stamp.changed, stamp.first)
+    status = folder.journal.stat() if folder.journal.exists() else None
+    if not status or status.st_mtime_ns == stamp.journal_changed or only_grew(folder):
+        return None
+    what = f"{folder.journal}: was changed after rows had been built of it"
+    return what, f"`draftmill verify {folder.path.parent}` tells which answer: restore it"
 
 
 def told(folder: DatasetFolder, changed: int, first: str) -> tuple[str, str]:

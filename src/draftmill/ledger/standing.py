@@ -69,7 +69,8 @@ class Standing:
     whole lines that belong to no position of this dataset, or to one that already has its line, ``orphans`` turns whose
     earlier one was lost: they are drawn again with it. ``finishes`` counts how its answers ended, ``ended`` why
     conversations did before their recording, ``continued`` and ``redrawn`` answers that took more than one call;
-    ``cut_at`` is the lowest and the highest limit that cut an answer; ``highest`` is the highest position of any line;
+    ``unsent`` are owed again behind an error that no engine gave; ``cut_at`` is the lowest and the highest limit that
+    cut an answer; ``highest`` is the highest position of any line;
     ``prompt_offsets`` says where the prompts' lines start, where that is known; ``ids`` are those of all positions, 16
     bytes each. A conversation is one position: it is done with its last turn, and its turns' tokens count together.
     """
@@ -94,6 +95,7 @@ class Standing:
         self.prompt_offsets = array("q")
         self.unknown_lines: list[UnknownLine] = []
         self.unknown_errors: list[UnknownLine] = []
+        self.unsent: set[int] = set()
         self.strays = self.orphans = 0
         self.cut_at: Limits | None = None
         self.finishes: Counter[str] = Counter()
@@ -157,8 +159,8 @@ class Standing:
         """Journal offsets of the partial lines of an owed position, in their order."""
         return self._beginnings.get(position, [])
 
-    def failed(self, failure: Failure) -> None:
-        """Take in an error row; a completion of the same position overrides it.
+    def failed(self, failure: Failure, retry: bool = False) -> None:
+        """Take in an error row; a completion of the same position overrides it, and with ``retry`` it is owed again.
 
         One of a later turn ends a conversation, whose turns so far stand.
         """
@@ -168,7 +170,10 @@ class Standing:
         said = self.said(position)
         if failure.turn != len(said.offsets):
             return
-        if said.offsets:
+        if retry:
+            never_sent = failure.engine is None and not failure.turn
+            (self.unsent.add if never_sent else self.unsent.discard)(position)
+        elif said.offsets:
             self.ended[failure.kind] += 1
             self._states[position] = _DONE
             self._tokens[position], self._counted[position] = said.tokens, said.counted
@@ -288,12 +293,11 @@ def load_standing(
             standing.unknown_lines.append(entry)
         else:
             standing.done(entry)
-    if not retry_errors:
-        for failure in read_failures(folder.errors):
-            if isinstance(failure, UnknownLine):
-                standing.unknown_errors.append(failure)
-            else:
-                standing.failed(failure)
+    for failure in read_failures(folder.errors):
+        if isinstance(failure, Failure):
+            standing.failed(failure, retry=retry_errors)
+        elif not retry_errors:
+            standing.unknown_errors.append(failure)
     return standing
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 SETTLED = "every prompt that was asked for is settled"  # how a start ended that had nothing left to do
 EARLY = "before it generated anything: "  # how the end of a start begins that came to nothing; the reason follows
 UNTIL = "until it answers: "  # of an engine that is absent; the reason follows
+FAILING = "calls in a row failed"  # of an engine that is paused since it answers its probes and fails every call
+OTHER = "it came back as another server"  # of one that is paused since it is not what it was
 PAUSED = "paused: nothing new is sent, what is in flight goes on"
 GOES_ON = "goes on"
 _SAYS = " says"

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
+from os import SEEK_END
+from pathlib import Path
 
 import msgspec
 
@@ -17,6 +20,9 @@ from draftmill.mill.seat import Seat
 
 _EVERY = 10.0  # seconds where every cap is fixed
 _LINES = 0.9 * LOOK  # seconds between two lines of a server at least, however often its governor looks
+
+
+_TAIL = 1 << 18  # bytes of the file's end: the last lines of more engines than there ever are
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -37,6 +43,25 @@ class Done(msgspec.Struct, frozen=True):
     tokens: int
     growing: int
     left: int
+
+
+class _Told(msgspec.Struct):
+    done: dict[str, Done] = {}
+
+
+def answers_told(path: Path, dataset: str) -> int:
+    """How many whole answers of a dataset the last start that sampled loads has told of, by the end of its file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, SEEK_END) - _TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return 0
+    for line in reversed(lines):
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            if done := msgspec.json.decode(line, type=_Told).done:
+                return done[dataset].answers if dataset in done else 0
+    return 0
 
 
 async def sample_loads(

@@ -75,16 +75,12 @@ class Preflight:
             await self._voices.compare(self._engines)
             seat.recognise = self._voices.again
             self._refuse_mixture(seat.identity)  # again: another one may have been examined meanwhile
+            self._know(seat.identity)
         except BaseException:
             self._engines.remove(engine)
             await engine.close()
             raise
         self._tell_ends(seat)
-        if seat.identity not in self._known:
-            self._known.append(seat.identity)
-            if self._kept:
-                with replacing(self._kept) as temporary:
-                    temporary.write_bytes(msgspec.json.encode(self._known) + b"\n")
         return seat
 
     async def release(self, seat: Seat) -> None:
@@ -94,6 +90,14 @@ class Preflight:
         finally:
             self._engines = [engine for engine in self._engines if engine is not seat.engine]
             await seat.close()
+
+    def _know(self, identity: Identity) -> None:
+        if identity in self._known:
+            return
+        self._known.append(identity)
+        if self._kept:
+            with replacing(self._kept) as temporary:
+                temporary.write_bytes(msgspec.json.encode(self._known) + b"\n")
 
     def _tell_ends(self, seat: Seat) -> None:
         """An engine with a set of its own stops nowhere else, whatever it is sent."""

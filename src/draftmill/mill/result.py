@@ -114,7 +114,8 @@ def _dataset_result(
         which = f"{share:.1%} of its prompts became errors ({tally.error})"
         complaints.append(f"{dataset.name}: {which}; allowed are {most:.1%}")
     if standing.strays:
-        complaints.append(f"{files.journal}: {standing.strays} lines belong to no position, or to one that has its own")
+        which = "1 line belongs" if standing.strays == 1 else f"{standing.strays} lines belong"
+        complaints.append(f"{files.journal}: {which} to no position, or to one that has its own")
     if not tally.adds_up():
         complaints.append(f"{dataset.name}: the states of its positions do not add up")
     rows = 0

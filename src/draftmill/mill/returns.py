@@ -124,7 +124,7 @@ class Returns:
     def give_up(self, stream: Stream, work: Work, kind: str, reason: str, engine: str | None) -> None:
         """Write an error row: nothing more is tried of this prompt."""
         prompt = work.prompt
-        failure = Failure(prompt.id, prompt.position, prompt.turn, kind, reason, work.tries or 1, engine, prompt.where)
+        failure = Failure(prompt.id, prompt.position, prompt.turn, kind, reason, work.tries, engine, prompt.where)
 
         def durable() -> None:
             stream.gave_up(prompt.position)

@@ -13,9 +13,10 @@ from pathlib import Path
 import msgspec
 
 from draftmill.errors import RecipeError, RunError, StorageError, in_words
-from draftmill.journal.folder import RunFolder
+from draftmill.journal.folder import DatasetFolder, RunFolder
 from draftmill.journal.lock import locked
 from draftmill.journal.prompts import read_texts
+from draftmill.journal.sent import SentMark
 from draftmill.journal.writer import Appender
 from draftmill.ledger import settings as frozen_settings
 from draftmill.ledger.control import ControlFile
@@ -29,6 +30,7 @@ from draftmill.mill.crew import Crew
 from draftmill.mill.dialogue import Dialogue
 from draftmill.mill.drift import Figure, sampled
 from draftmill.mill.events import Events
+from draftmill.mill.load import answers_told
 from draftmill.mill.loop import Ending, Limits, Loop
 from draftmill.mill.mishaps import Mishaps
 from draftmill.mill.observer import Observer
@@ -215,12 +217,23 @@ class Run:
             vocab_size=self.settings.vocab_size,
             seal=True,
         )
+        if not (standing.known_rows() or standing.unknown_lines) and SentMark(folder.sent).known:
+            self._refuse_lost(folder)
         if missing := lost(folder, standing):
             self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
         if not only_grew(folder):  # rows of lines that were taken out of it go before these are drawn again
             with suppress(StorageError):  # told at the end, where rows are written
                 refresh_rows(folder, standing)
         return standing
+
+    def _refuse_lost(self, folder: DatasetFolder) -> None:
+        """Raises StorageError where no answer is left of those that the last start told of: who deleted the journal may
+        not have meant to draw everything again."""
+        if told := answers_told(self.folder.load, folder.name):
+            raise StorageError(
+                f"{folder.journal}: its answers are gone, and the last start told of {told}",
+                f"restore it; to draw its answers again, delete {folder.sent.name} beside it",
+            )
 
     # milling
 
@@ -335,7 +348,7 @@ class Run:
             cut = f"{stream.journal.repaired} bytes of a line that was never whole were cut off its journal"
             self.note("repaired", dataset.name, cut)
         if stream.unmarked:
-            lost = "its file `sent` is gone: what was in flight when the run ended last"
+            lost = "its file `sent` is gone or damaged: what was in flight when the run ended last"
             self.note("unmarked", dataset.name, f"{lost} may be drawn again without being marked as such")
         return stream
 

@@ -8,6 +8,7 @@ import msgspec
 
 from draftmill.engines.protocol import Engine, Identity, Load, Request
 from draftmill.errors import CapacityFault, EngineError, SetupFault, TransportFault
+from draftmill.ledger.told import FAILING, OTHER
 from draftmill.mill import clock
 from draftmill.mill.governor import LOOK, Decision, Governor, Signals
 from draftmill.mill.growth import Growth
@@ -163,7 +164,7 @@ class Seat:
         self.last_fault = fault.message
         self.failures += self.state is State.OPEN
         if self.failures >= _FAILURES:
-            why = f"{self.failures} calls in a row failed, the last: {fault.message}"
+            why = f"{self.failures} {FAILING}, the last: {fault.message}"
             self._close(State.PAUSED, why, wake, _PROBE_EVERY[-2:])
         else:
             self._close(State.DOUBTED, fault.message, wake, _PROBE_EVERY)
@@ -219,7 +220,7 @@ class Seat:
                 continue
             if differs:
                 if self.state is not State.PAUSED:
-                    self.state, self.why = State.PAUSED, f"it came back as another server: {differs}"
+                    self.state, self.why = State.PAUSED, f"{OTHER}: {differs}"
                     self._tell("paused", self.engine.name, self.why)
                 continue
             if self.state is not State.DOUBTED:

@@ -175,7 +175,8 @@ class Stream:
         offsets = self.standing.beginning(prompt.position)
         if not (offsets and self.continues):
             # prompts are sent in order: one below a journaled or marked position was sent, and maybe drawn, before
-            redrawn = prompt.turn > 0 or prompt.position < self._sent_before
+            sent = prompt.position < self._sent_before and prompt.position not in self.standing.unsent
+            redrawn = prompt.turn > 0 or sent
             return Work(index, prompt, redrawn=redrawn, talk=talk)
         with self.folder.journal.open("rb") as file:
             begun = beginning_at(file, offsets)

@@ -110,7 +110,8 @@ def load(model: str, *, trust_remote_code: bool = False) -> Tokenizer:
             model, trust_remote_code=trust_remote_code, local_files_only=bool(offline)
         )
     except Exception as error:  # the loaders raise whatever a broken file makes them raise
-        first = offline + (str(error).strip().splitlines() or [type(error).__name__])[0]
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        first = offline + (" ".join(str(error).split()) if first.endswith(":") else first)  # a list stands behind it
         raise RenderError(f"model {model!r}: its tokenizer cannot be loaded: {first}", _advice(path, error)) from error
     inner.model_max_length = int(1e30)  # the engine's context decides, not the tokenizer's warning
     return Tokenizer(inner, list(dict.fromkeys([*_named_ends(model, bool(offline)), *_own_end(inner)])), model)

@@ -6,6 +6,7 @@ The most pressing finding comes first. What bounds the throughput is always amon
 from collections.abc import Callable, Iterator
 from shlex import quote
 
+from draftmill.ledger.told import FAILING, OTHER
 from draftmill.recipe import EMBEDDED, is_embedded
 from draftmill.watch.bottleneck import bottleneck
 from draftmill.watch.figures import DatasetFigures, Phase, RunFigures
@@ -21,6 +22,12 @@ _JUDGED = 20  # answers before their share that was cut means anything
 _OVERSHOOT = 0.05
 _BURST = 0.1  # of what ended in the last five minutes
 _DOWN = ("lost", "paused", "absent", "refused")  # one that is doubted is probed just now, and soon open or lost
+
+_REFUSED = "its setup refuses us: mend what it names (key, path, sampling value)"
+_PAUSED = {  # by what is told of an engine that is paused for another reason: what to do
+    FAILING: "it answers and fails every call: see its log, restart it; it is tried again every half minute",
+    OTHER: "serve there what the run was begun with: answers of two models are not mixed",
+}
 
 Rule = Callable[[RunFigures], Iterator[Finding]]
 
@@ -117,17 +124,16 @@ def _truncated(run: RunFigures) -> Iterator[Finding]:
             continue
         raised = bool(d.limit and d.cut_at and d.limit > d.cut_at[1])
         lane = f" by {_limit(d)} of lane {d.lane}" if d.lane else f" by {_limit(d)}"
-        since = f", which is {count(d.limit or 0)} since" if raised else ""
+        since = f"; {count(d.limit or 0)} are allowed now: it was raised, or the context was full" if raised else ""
         inside = ""
         if d.thinking and d.thinking.unclosed:
             inside = f"; {d.thinking.unclosed / d.thinking.answers:.0%} never leave their thinking"
         what = "for what is still owed" if d.owed else "in another run"
         which = f"lanes.{name}.max_new_tokens" if (name := _lane(run, d)) else "max_new_tokens of its lane"
         todo = f"raise {which} {what} if the context has room"
-        advice = (
-            f"{'what is still to come may be longer' if raised else todo}; "
-            "cut answers are kept and labelled, `draftmill export --drop truncated` leaves them out"
-        )
+        if raised:
+            todo = f"{'what is still to come' if d.owed else 'another run'} may have longer ones"
+        advice = f"{todo}; cut answers are kept and labelled, `draftmill export --drop truncated` leaves them out"
         message = f"answers truncated: {d.truncated:.0%} of {d.name}'s are cut{lane}{since}{inside}"
         yield Finding(Verdict.TRUNCATED, Level.WARN, d.name, message, advice)
 
@@ -183,7 +189,7 @@ def _down(run: RunFigures) -> Iterator[Finding]:
         rest = "nothing is generated" if alone else "the others go on"
         advice = "restart the server: the run waits (`--patience`), and answers are continued, not drawn again"
         if e.state == "paused":
-            advice = "its setup refuses us: mend what it names (key, path, sampling value)"
+            advice = next((do for what, do in _PAUSED.items() if what in e.why), _REFUSED)
         elif e.state == "absent" and is_embedded(e.name):
             out = f"draftmill control {quote(run.path)} --no-engine {EMBEDDED}"
             advice = f"mend what it names: draftmill starts it then; or take all embedded ones out: {out}"

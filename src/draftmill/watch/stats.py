@@ -82,9 +82,9 @@ class RunWatch:
 
     def refresh(self) -> RunFigures:
         """Read what came since the last look."""
+        self.events.refresh()  # first: settings and samples are understood by them
         self._read_settings()
         self._find_datasets()
-        self.events.refresh()  # first: the samples are understood by them
         self.loads.refresh()
         now = self._now()
         for name, dataset in self.datasets.items():
@@ -101,7 +101,8 @@ class RunWatch:
 
     def _read_settings(self) -> None:
         stamps = [self.folder.settings, self.folder.control, self.folder.engines]
-        stamp = [(s.st_mtime_ns, s.st_size, s.st_ino) if (s := _stat(path)) else None for path in stamps]
+        over = self.events.phase is Phase.ENDED
+        stamp = over, [(s.st_mtime_ns, s.st_size, s.st_ino) if (s := _stat(path)) else None for path in stamps]
         if stamp == self._settings_stamp:
             return
         self._settings_stamp = stamp
@@ -121,7 +122,8 @@ class RunWatch:
         self._quickstart = self.recipe == recipes.load(examples.QUICKSTART / "recipe.yaml")
         if self.recipe:
             try:
-                self.recipe = control.over(self.recipe)
+                now = control.over(self.recipe)
+                self.recipe = self.recipe if over else now  # one that is over followed what its settings say
             except RecipeError as error:
                 self._control_fault = "; ".join([error.message, *error.faults])
         for name, dataset in self.datasets.items():
@@ -268,10 +270,10 @@ class RunWatch:
         phase = self.events.phase
         if phase is Phase.NEW and self.recipe is None:
             return Phase.FILES
+        if phase is Phase.NEW and settled and not held:  # adopted as a whole, or its events are gone
+            return Phase.ENDED
         if phase is Phase.NEW and self.loads.last:
             phase = Phase.RUNNING
-        if phase is Phase.NEW and settled and not held:  # adopted as a whole
-            return Phase.ENDED
         if phase not in (Phase.RUNNING, Phase.PREPARING, Phase.PAUSED):
             return phase
         if phase is Phase.RUNNING and self._control.last.pause:

@@ -238,5 +238,5 @@ def test_limits_are_those_that_cut_the_answers_and_not_the_recipes_of_today(tmp_
     cut = (completion(n, 64, finish_reason=Finish.LENGTH, limit=64) for n in range(25))
     append(folder.dataset("d").journal, *cut)
     page = page_of(gather(RunWatch(tmp_path), samples=0)).decode()
-    assert "by the limit of 64 tokens of lane short, which is 512 since" in page
+    assert "by the limit of 64 tokens of lane short; 512 are allowed now" in page
     assert ">limit</span>" in page
