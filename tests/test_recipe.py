@@ -229,7 +229,7 @@ def test_what_yaml_reads_as_false_turns_checkpoints_off(tmp_path: Path, value: s
         (ONE.replace("name: a", "name: tokenizer"), ":3: datasets[0].name: 'tokenizer' is the name of something else"),
         (
             ONE.replace("name: a", "name: voices.json"),
-            ":3: datasets[0].name: 'voices.json' ends as the files",
+            ":3: datasets[0].name: 'voices.json' is the name of",
         ),
         (ONE.replace("name: a", "name: 7"), ":3: datasets[0].name: 7 should be a text; put it in quotes"),
         (ONE.replace("model: m", "model: ''"), ":1: model: '' is empty"),

@@ -107,6 +107,7 @@ def lost(folder: DatasetFolder, standing: Standing) -> int:
     if not known:
         raise StorageError(
             f"{folder.journal}: its answers are gone, and rows were built of {stamp.rows}",
-            f"restore it; to draw its answers again, delete {folder.rows_stamp.name} and {folder.rows.name} beside it",
+            f"restore it; to draw its answers again, delete {folder.rows_stamp.name}, {folder.rows.name} and "
+            f"{folder.sent.name} beside it",
         )
     return stamp.rows - known

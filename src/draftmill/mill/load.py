@@ -21,7 +21,6 @@ from draftmill.mill.seat import Seat
 _EVERY = 10.0  # seconds where every cap is fixed
 _LINES = 0.9 * LOOK  # seconds between two lines of a server at least, however often its governor looks
 
-
 _TAIL = 1 << 18  # bytes of the file's end: the last lines of more engines than there ever are
 
 

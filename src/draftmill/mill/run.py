@@ -217,10 +217,10 @@ class Run:
             vocab_size=self.settings.vocab_size,
             seal=True,
         )
-        if not (standing.known_rows() or standing.unknown_lines) and SentMark(folder.sent).known:
-            self._refuse_lost(folder)
         if missing := lost(folder, standing):
             self.note("lost", dataset.name, f"{missing} answers that rows were built of are no longer in its journal")
+        if not (standing.known_rows() or standing.unknown_lines) and SentMark(folder.sent).known:
+            self._refuse_lost(folder)
         if not only_grew(folder):  # rows of lines that were taken out of it go before these are drawn again
             with suppress(StorageError):  # told at the end, where rows are written
                 refresh_rows(folder, standing)

@@ -10,8 +10,10 @@ from draftmill.recipe.count import Count
 from draftmill.recipe.part import Part
 from draftmill.recipe.sampling import Sampling
 
-_TAKEN_NAMES = {"tokenizer", "logs", "serve", "export", "lock"}  # what else lies in a run's folder, and files of these
-_TAKEN_ENDS = (".yaml", ".json", ".jsonl", ".html", ".tmp")
+_TAKEN_NAMES = {  # what else lies in a run's folder
+    *("tokenizer", "logs", "serve", "export", "lock", "run.yaml", "control.yaml", "events.jsonl", "load.jsonl"),
+    *("engines.json", "voices.json", "verification.json", "report.html", "report.json"),
+}
 # arguments of apply_chat_template that decide the prompt's text beside the template: draftmill sets them itself
 _OWN_ARGUMENTS = {
     *("messages", "conversation", "tools", "chat_template", "add_generation_prompt", "continue_final_message"),
@@ -29,8 +31,6 @@ def _file_safe(name: str) -> str:
         raise ValueError("must be letters, digits, '.', '_' or '-', since it names the dataset's folder")
     if name.lower() in _TAKEN_NAMES:
         raise ValueError("is the name of something else in a run's folder; call the dataset otherwise")
-    if name.lower().endswith(_TAKEN_ENDS):
-        raise ValueError("ends as the files in a run's folder do; call the dataset otherwise")
     return name
 
 
